@@ -1,0 +1,12 @@
+// Copyright Contributors to the Open Cluster Management project
+
+// Command etcd is the etcd server, built from its Go module.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
