@@ -1,0 +1,76 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package credential
+
+import (
+	"errors"
+	"time"
+)
+
+// InvalidError says that a person must fix the input: a missing key, a kubeconfig that is refused, an unknown resolver.
+//
+// Resolvers and the Set return it. The provider reports the text in the condition, waits for a change of the Secret, and
+// tries again only at long intervals.
+//
+// Find it with errors.As and a variable of type *InvalidError, or with IsInvalid.
+type InvalidError struct {
+	// Err says what is wrong and what to do. It must be fit for a condition: deterministic and without values.
+	Err error
+}
+
+// Invalid wraps err in an InvalidError; nil stays nil.
+func Invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &InvalidError{Err: err}
+}
+
+// Error is the text of the wrapped error.
+func (e *InvalidError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// IsInvalid tells whether err is, or wraps, an InvalidError.
+func IsInvalid(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid)
+}
+
+// PendingError says that the input is fine but something that it needs is not there yet: a cluster that is still being
+// created, a token service that asks to wait.
+//
+// Resolvers return it. The provider reports the text in the condition and tries again after the given time, without
+// counting it as a failure.
+//
+// Find it with errors.As and a variable of type *PendingError, or with IsPending.
+type PendingError struct {
+	// Err says what is awaited. It must be fit for a condition: deterministic and without values.
+	Err error
+	// After is the time to wait before the next attempt. Default, for zero or less: the provider's back-off.
+	After time.Duration
+}
+
+// Pending wraps err in a PendingError; nil stays nil.
+func Pending(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &PendingError{Err: err, After: after}
+}
+
+// Error is the text of the wrapped error, without the time.
+func (e *PendingError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e *PendingError) Unwrap() error { return e.Err }
+
+// IsPending tells whether err is, or wraps, a PendingError, and how long to wait; zero stands for the provider's back-off.
+func IsPending(err error) (after time.Duration, pending bool) {
+	var p *PendingError
+	if !errors.As(err, &p) {
+		return 0, false
+	}
+	return max(p.After, 0), true
+}

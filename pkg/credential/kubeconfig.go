@@ -1,0 +1,104 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package credential
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/import-provider/pkg/restconfig"
+)
+
+// KubeconfigOptions are the choices of the kubeconfig resolver. The zero value is the safe one.
+type KubeconfigOptions struct {
+	// InsecureSkipTLSVerify accepts kubeconfigs with insecure-skip-tls-verify. Default: false, they are an InvalidError.
+	InsecureSkipTLSVerify bool
+}
+
+// kubeconfigResolver holds no state besides its options.
+type kubeconfigResolver struct{ options KubeconfigOptions }
+
+// NewKubeconfigResolver returns the resolver for Secrets that hold a kubeconfig. The data key is the one that
+// AnnotationKubeconfigKey names; by default the first that is present of kubeconfig (ACM and Open Cluster Management),
+// value (Cluster API, Flux, Fleet), value.yaml (Flux), config (vCluster) and admin.conf (Kamaji). Other keys, such as ACM's
+// autoImportRetry, are not read. The context is the one that AnnotationKubeconfigContext names. What a kubeconfig may hold
+// is the business of package restconfig.
+//
+// Every error is an InvalidError, except that of a context that is done.
+func NewKubeconfigResolver(o KubeconfigOptions) Resolver {
+	return &kubeconfigResolver{options: o}
+}
+
+// kubeconfigKeys are the data keys that are looked for, in this order.
+func kubeconfigKeys() []string {
+	return []string{"kubeconfig", "value", "value.yaml", "config", "admin.conf"}
+}
+
+// Resolve implements Resolver.
+func (r *kubeconfigResolver) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if req.Secret == nil {
+		return nil, errors.New("the request has no secret")
+	}
+	key, err := kubeconfigKey(req.Secret)
+	if err != nil {
+		return nil, Invalid(fmt.Errorf("secret %s/%s: %w", req.Secret.Namespace, req.Secret.Name, err))
+	}
+	cfg, err := restconfig.FromKubeconfig(req.Secret.Data[key], restconfig.Options{
+		Context:               req.Secret.Annotations[AnnotationKubeconfigContext],
+		InsecureSkipTLSVerify: r.options.InsecureSkipTLSVerify,
+	})
+	if err != nil {
+		return nil, Invalid(fmt.Errorf("secret %s/%s: data key %s: %w", req.Secret.Namespace, req.Secret.Name, key, nameAnnotation(err)))
+	}
+	return cfg, nil
+}
+
+// kubeconfigKey finds the data key that holds the kubeconfig.
+func kubeconfigKey(secret *corev1.Secret) (string, error) {
+	if key := secret.Annotations[AnnotationKubeconfigKey]; key != "" {
+		if _, found := secret.Data[key]; !found {
+			return "", fmt.Errorf("the annotation %s names a data key that the secret does not have", AnnotationKubeconfigKey)
+		}
+		return key, nil
+	}
+	for _, key := range kubeconfigKeys() {
+		if _, found := secret.Data[key]; found {
+			return key, nil
+		}
+	}
+	_, hasServer := secret.Data[tokenKeyServer]
+	_, hasToken := secret.Data[tokenKeyToken]
+	if hasServer && hasToken && secret.Annotations[AnnotationCredentialResolver] == "" {
+		// ACM's auto-import-secret of type auto-import/kubetoken, which users bring as it is.
+		return "", fmt.Errorf("no kubeconfig, but %s and %s: set the annotation %s to %s",
+			tokenKeyServer, tokenKeyToken, AnnotationCredentialResolver, ResolverToken)
+	}
+	return "", fmt.Errorf("no kubeconfig: put it under one of the data keys %s, or name its key with the annotation %s",
+		strings.Join(kubeconfigKeys(), ", "), AnnotationKubeconfigKey)
+}
+
+// nameAnnotation adds the annotation to the errors that it can solve: package restconfig does not know about Secrets.
+func nameAnnotation(err error) error {
+	var broken *restconfig.FieldError
+	if !errors.As(err, &broken) {
+		return err
+	}
+	named := *broken
+	switch {
+	case broken.Reason == restconfig.ReasonAmbiguous:
+		named.NextStep += ", or set the annotation " + AnnotationKubeconfigContext
+	case broken.Reason == restconfig.ReasonNotFound && broken.Field == "contexts":
+		named.NextStep += "; correct the annotation " + AnnotationKubeconfigContext
+	default:
+		return err
+	}
+	return &named
+}

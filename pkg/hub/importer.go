@@ -1,0 +1,131 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
+	clusterscheme "open-cluster-management.io/api/client/cluster/clientset/versioned/scheme"
+	clusterinformers "open-cluster-management.io/api/client/cluster/informers/externalversions"
+	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
+	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
+	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers/capi"
+	"open-cluster-management.io/sdk-go/pkg/basecontroller/events"
+
+	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/providers/kubeconfig"
+)
+
+const (
+	// recorderName is the reporting controller of events.
+	recorderName = "import-controller"
+	// resyncPeriod is that of upstream's hub manager.
+	resyncPeriod = 30 * time.Minute
+)
+
+// NewResolvers returns the credential resolvers that import Secrets may name.
+func NewResolvers(o *ImporterOptions) (*credential.Set, error) {
+	resolvers, err := credential.NewSet(map[string]credential.Resolver{
+		credential.ResolverKubeconfig: credential.NewKubeconfigResolver(
+			credential.KubeconfigOptions{InsecureSkipTLSVerify: o.InsecureAllowSkipTLSVerify}),
+		credential.ResolverToken: credential.NewTokenResolver(),
+	}, credential.SetOptions{InsecureSkipTLSVerify: o.InsecureAllowSkipTLSVerify})
+	if err != nil {
+		return nil, fmt.Errorf("building the credential resolvers: %w", err)
+	}
+	return resolvers, nil
+}
+
+// RunImporter runs the importer on the hub that config leads to until the context ends, and returns when the last
+// import has ended. operatorNamespace is where the hub's components run. ready, if not nil, is called when the
+// workers start.
+func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace string, o *ImporterOptions, ready func()) error {
+	kubeClient, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building the hub client: %w", err)
+	}
+	metadataClient, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building the hub metadata client: %w", err)
+	}
+	clusterClient, err := clusterclientset.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building the hub cluster client: %w", err)
+	}
+	recorder, err := events.NewEventRecorder(ctx, clusterscheme.Scheme, kubeClient.EventsV1(), recorderName)
+	if err != nil {
+		return fmt.Errorf("building the event recorder: %w", err)
+	}
+	resolvers, err := NewResolvers(o)
+	if err != nil {
+		return err
+	}
+	klusterletRenderers, err := renderers(o.Renderers, kubeClient, operatorNamespace)
+	if err != nil {
+		return err
+	}
+
+	// The informers are made anew for each run: a provider adds its indexes to them, which can be done once.
+	informers := clusterinformers.NewSharedInformerFactory(clusterClient, resyncPeriod)
+	clusters := informers.Cluster().V1().ManagedClusters()
+	var importProviders []providers.Interface
+	synced := []cache.InformerSynced{clusters.Informer().HasSynced}
+	for _, name := range o.Providers {
+		switch name {
+		case ProviderKubeconfig:
+			provider, err := kubeconfig.New(kubeconfig.Options{
+				KubeClient:       kubeClient,
+				MetadataClient:   metadataClient,
+				ClusterClient:    clusterClient,
+				ManagedClusters:  clusters,
+				Resolvers:        resolvers,
+				Recorder:         recorder,
+				ImportNamespaces: o.ImportNamespaces,
+				Connection:       o.Connection,
+				// Without Cluster API's provider here, it runs in the hub's own importer.
+				DeclineClusterAPI: !slices.Contains(o.Providers, ProviderCAPI),
+			})
+			if err != nil {
+				return fmt.Errorf("building provider %s: %w", name, err)
+			}
+			synced = append(synced, provider.HasSynced)
+			importProviders = append(importProviders, provider)
+		case ProviderCAPI:
+			importProviders = append(importProviders, capi.NewCAPIProvider(config, clusters))
+		default:
+			return fmt.Errorf("provider %q does not exist", name)
+		}
+	}
+	controller := importer.NewImporter(klusterletRenderers, clusterClient, clusters, importProviders)
+
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer informers.Shutdown()
+	informers.Start(ctx.Done())
+	for _, provider := range importProviders {
+		running.Go(func() { provider.Run(ctx) })
+	}
+	// A provider that does not know its Secrets yet would leave a cluster to the next in the list.
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	klog.FromContext(ctx).Info("Importer started", "providers", o.Providers, "workers", o.Workers,
+		"importNamespaces", o.ImportNamespaces)
+	if ready != nil {
+		ready()
+	}
+	controller.Run(ctx, o.Workers)
+	klog.FromContext(ctx).Info("Importer stopped")
+	return nil
+}

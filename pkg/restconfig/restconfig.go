@@ -1,0 +1,195 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package restconfig
+
+import (
+	"bytes"
+
+	"k8s.io/client-go/rest"
+	clientcmdapiv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+)
+
+// MaxSize is the largest kubeconfig in bytes. It is the limit that Kubernetes puts on the data of a Secret
+// (corev1.MaxSecretSize), so that no file that fits into one is refused for its size.
+const MaxSize = 1 << 20
+
+// Options are the choices of the caller. The zero value is the safe one.
+type Options struct {
+	// Context is the name of the context to use. Default: the file's current-context; if that is empty too and the file
+	// has exactly one context, that one.
+	Context string
+	// InsecureSkipTLSVerify accepts entries with insecure-skip-tls-verify. Default: false, such entries are refused.
+	// It does not turn verification off for entries that do not ask for it.
+	InsecureSkipTLSVerify bool
+}
+
+// FromKubeconfig reads a kubeconfig, YAML or JSON, and returns a new rest.Config for one of its contexts. It does no I/O.
+//
+// Every entry of the file must keep the rules, also one that the chosen context does not use. The result holds the
+// server, the TLS server name, the CA, the client certificate and key, the token (without a line break at its end) and the
+// choice about compression, and nothing else; it shares no memory with data.
+//
+// The error is a *FieldError for the first rule that is broken, in a fixed order: the form of the file, then clusters,
+// users and contexts in the order of the file, then the choice of the context.
+func FromKubeconfig(data []byte, o Options) (*rest.Config, error) {
+	file, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	if file.Kind != "" && file.Kind != "Config" {
+		return nil, &FieldError{Field: "kind", Reason: ReasonInvalid, NextStep: "it must be Config"}
+	}
+	if file.APIVersion != "" && file.APIVersion != "v1" {
+		return nil, &FieldError{Field: "apiVersion", Reason: ReasonInvalid, NextStep: "it must be v1"}
+	}
+
+	table := fields()
+	clusters := map[string]*clientcmdapiv1.Cluster{}
+	for i := range file.Clusters {
+		c := &file.Clusters[i]
+		if err := register(clusters, "clusters[].name", c.Name, i, &c.Cluster); err != nil {
+			return nil, err
+		}
+		if err := checkCluster(table, &c.Cluster, entryName(c.Name, i), o); err != nil {
+			return nil, err
+		}
+	}
+	users := map[string]*clientcmdapiv1.AuthInfo{}
+	for i := range file.AuthInfos {
+		u := &file.AuthInfos[i]
+		if err := register(users, "users[].name", u.Name, i, &u.AuthInfo); err != nil {
+			return nil, err
+		}
+		if err := checkUser(table, &u.AuthInfo, entryName(u.Name, i), o); err != nil {
+			return nil, err
+		}
+	}
+	contexts := map[string]*clientcmdapiv1.Context{}
+	for i := range file.Contexts {
+		c := &file.Contexts[i]
+		if err := register(contexts, "contexts[].name", c.Name, i, &c.Context); err != nil {
+			return nil, err
+		}
+		if err := refer(clusters, "contexts[].context.cluster", c.Context.Cluster, entryName(c.Name, i)); err != nil {
+			return nil, err
+		}
+		if err := refer(users, "contexts[].context.user", c.Context.AuthInfo, entryName(c.Name, i)); err != nil {
+			return nil, err
+		}
+	}
+
+	chosen, err := choose(file, contexts, o.Context)
+	if err != nil {
+		return nil, err
+	}
+	return build(clusters[chosen.Cluster], users[chosen.AuthInfo]), nil
+}
+
+// FromToken returns a new rest.Config for a server address (https://host:port), a bundle of CA certificates (PEM) and a
+// bearer token, under the rules of FromKubeconfig; all three are needed. One line break at the end of server and token is
+// dropped. It does no I/O. The error is a *FieldError whose
+// Field is "server", "ca.crt" or "token", as the keys of a service account's Secret.
+func FromToken(server string, ca []byte, token string) (*rest.Config, error) {
+	server, token = trimLine(server), trimLine(token)
+	err := checkEndpoint(endpoint{server: server, ca: ca}, endpointNames{server: "server", ca: "ca.crt"}, "")
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, &FieldError{Field: "token", Reason: ReasonMissing, NextStep: "put the bearer token there"}
+	}
+	if err := checkIdentity(identity{token: token}, identityNames{token: "token"}, ""); err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host:            server,
+		BearerToken:     token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(ca)},
+	}, nil
+}
+
+// register adds an entry under its name, which must be there and must be new.
+func register[T any](entries map[string]*T, field, name string, i int, entry *T) error {
+	if name == "" {
+		return &FieldError{Field: field, Entry: entryName(name, i), Reason: ReasonMissing, NextStep: "give the entry a name"}
+	}
+	if _, found := entries[name]; found {
+		return &FieldError{Field: field, Entry: entryName(name, i), Reason: ReasonDuplicate, NextStep: "keep one of the entries"}
+	}
+	entries[name] = entry
+	return nil
+}
+
+// refer checks a reference from a context to another entry.
+func refer[T any](entries map[string]*T, field, name, entry string) error {
+	if name == "" {
+		return &FieldError{Field: field, Entry: entry, Reason: ReasonMissing, NextStep: "name an entry of the file"}
+	}
+	if _, found := entries[name]; !found {
+		return &FieldError{Field: field, Entry: entry, Reason: ReasonNotFound, NextStep: "name an entry of the file"}
+	}
+	return nil
+}
+
+func checkCluster(table []field, c *clientcmdapiv1.Cluster, entry string, o Options) error {
+	if err := refuse(table, "Cluster", *c, entry, o); err != nil {
+		return err
+	}
+	return checkEndpoint(endpoint{
+		server: c.Server, serverName: c.TLSServerName, ca: c.CertificateAuthorityData, insecure: c.InsecureSkipTLSVerify,
+	}, endpointNames{
+		server:     "clusters[].cluster.server",
+		serverName: "clusters[].cluster.tls-server-name",
+		ca:         "clusters[].cluster.certificate-authority-data",
+	}, entry)
+}
+
+func checkUser(table []field, u *clientcmdapiv1.AuthInfo, entry string, o Options) error {
+	if err := refuse(table, "AuthInfo", *u, entry, o); err != nil {
+		return err
+	}
+	return checkIdentity(identity{
+		token: trimLine(u.Token), cert: u.ClientCertificateData, key: u.ClientKeyData,
+	}, identityNames{
+		token: "users[].user.token",
+		cert:  "users[].user.client-certificate-data",
+		key:   "users[].user.client-key-data",
+	}, entry)
+}
+
+// choose finds the context: the caller's, the file's, or the only one.
+func choose(file *clientcmdapiv1.Config, contexts map[string]*clientcmdapiv1.Context, name string) (*clientcmdapiv1.Context, error) {
+	switch {
+	case len(file.Contexts) == 0:
+		return nil, &FieldError{Field: "contexts", Reason: ReasonMissing, NextStep: "add a context that names a cluster and a user"}
+	case name != "":
+		if c, found := contexts[name]; found {
+			return c, nil
+		}
+		return nil, &FieldError{Field: "contexts", Reason: ReasonNotFound, NextStep: "the context that was asked for is not in the file"}
+	case file.CurrentContext != "":
+		if c, found := contexts[file.CurrentContext]; found {
+			return c, nil
+		}
+		return nil, &FieldError{Field: "current-context", Reason: ReasonNotFound, NextStep: "name a context of the file"}
+	case len(file.Contexts) == 1:
+		return &file.Contexts[0].Context, nil
+	}
+	return nil, &FieldError{Field: "current-context", Reason: ReasonAmbiguous, NextStep: "the file has several contexts; set it to one of them"}
+}
+
+// build copies by allow-list: these are the fields that the table calls copied, and only these.
+func build(c *clientcmdapiv1.Cluster, u *clientcmdapiv1.AuthInfo) *rest.Config {
+	return &rest.Config{
+		Host:               c.Server,
+		BearerToken:        trimLine(u.Token),
+		DisableCompression: c.DisableCompression,
+		TLSClientConfig: rest.TLSClientConfig{
+			Insecure:   c.InsecureSkipTLSVerify,
+			ServerName: c.TLSServerName,
+			CAData:     c.CertificateAuthorityData,
+			CertData:   u.ClientCertificateData,
+			KeyData:    u.ClientKeyData,
+		},
+	}
+}

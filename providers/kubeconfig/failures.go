@@ -1,0 +1,96 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package kubeconfig
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// attempt is one try to import a cluster with what its Secrets were.
+type attempt struct {
+	clusterName string
+	// secret is the import Secret, or the first of several.
+	secret    *metav1.PartialObjectMetadata
+	secretKey string
+	// input is the same for two attempts that are made with the same Secrets, unchanged.
+	input string
+}
+
+func newAttempt(clusterName string, candidates []*metav1.PartialObjectMetadata) attempt {
+	var input strings.Builder
+	for _, candidate := range candidates {
+		input.WriteString(string(candidate.UID) + "@" + candidate.ResourceVersion + " ")
+	}
+	return attempt{
+		clusterName: clusterName,
+		secret:      candidates[0],
+		secretKey:   objectKey(candidates[0]),
+		input:       input.String(),
+	}
+}
+
+// failures remembers the last failed attempt of each cluster until a better one, so that a cluster is tried no more
+// often than its back-off says, whatever wakes the importer in between.
+type failures struct {
+	lock      sync.Mutex // guards byCluster, for the time of a look-up or a change
+	byCluster map[string]failure
+}
+
+type failure struct {
+	input string
+	text  string
+	count int
+	until time.Time
+	err   error
+}
+
+func newFailures() *failures {
+	return &failures{byCluster: map[string]failure{}}
+}
+
+// pending returns the error of the last attempt while its back-off lasts and its input has not changed.
+func (f *failures) pending(a attempt) error {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	last, ok := f.byCluster[a.clusterName]
+	if !ok || last.input != a.input {
+		return nil
+	}
+	remaining := time.Until(last.until)
+	if remaining <= 0 {
+		return nil
+	}
+	if host, ok := last.err.(*hostError); ok { //nolint:errorlint // add stored it as it is.
+		again := *host
+		again.requeue.RequeueTime = remaining
+		return &again
+	}
+	return last.err
+}
+
+// add records a failed attempt. It returns whether the failure differs from the last one of the cluster, and what the
+// importer shall see.
+func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err error) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	last := f.byCluster[a.clusterName]
+	next := failure{input: a.input, text: text, count: 1}
+	if last.input == a.input {
+		next.count = last.count + 1
+	}
+	var retry time.Duration
+	next.err, retry = outcome(text, p, next.count)
+	next.until = time.Now().Add(retry)
+	f.byCluster[a.clusterName] = next
+	return last.text != text || last.input != a.input, next.err
+}
+
+func (f *failures) forget(clusterName string) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	delete(f.byCluster, clusterName)
+}

@@ -1,0 +1,99 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package kubeconfig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	operatorclient "open-cluster-management.io/api/client/operator/clientset/versioned"
+	operatorclientv1 "open-cluster-management.io/api/client/operator/clientset/versioned/typed/operator/v1"
+	operatorv1 "open-cluster-management.io/api/operator/v1"
+)
+
+const (
+	fieldManager = "ocm-import-provider"
+
+	// crdServedTimeout bounds the wait for the CRD of the Klusterlet to be served, which takes an API server some
+	// tens of milliseconds after it stored the CRD.
+	crdServedTimeout  = 10 * time.Second
+	crdServedInterval = 25 * time.Millisecond
+)
+
+// operatorClientset is the operator client with a Create of a Klusterlet that does not wait. The API server holds a
+// create of a custom resource back for two seconds after the CRD was established, for control planes with several
+// servers (apiextensions-apiserver, the create handler); it does not hold back a server-side apply of the same object.
+type operatorClientset struct {
+	operatorclient.Interface
+}
+
+func (c *operatorClientset) OperatorV1() operatorclientv1.OperatorV1Interface {
+	return &operatorV1Client{OperatorV1Interface: c.Interface.OperatorV1()}
+}
+
+type operatorV1Client struct {
+	operatorclientv1.OperatorV1Interface
+}
+
+func (c *operatorV1Client) Klusterlets() operatorclientv1.KlusterletInterface {
+	return &klusterletClient{KlusterletInterface: c.OperatorV1Interface.Klusterlets()}
+}
+
+type klusterletClient struct {
+	operatorclientv1.KlusterletInterface
+}
+
+// Create stores the Klusterlet by server-side apply, once its CRD is served. Fields that another manager has set in
+// between with other values are a conflict, as an existing object would be.
+func (c *klusterletClient) Create(ctx context.Context, klusterlet *operatorv1.Klusterlet, options metav1.CreateOptions) (*operatorv1.Klusterlet, error) {
+	patch, err := applyPatch(klusterlet)
+	if err != nil {
+		return nil, fmt.Errorf("preparing Klusterlet %s: %w", klusterlet.Name, err)
+	}
+	var applied *operatorv1.Klusterlet
+	err = wait.PollUntilContextTimeout(ctx, crdServedInterval, crdServedTimeout, true, func(ctx context.Context) (bool, error) {
+		var err error
+		applied, err = c.Patch(ctx, klusterlet.Name, types.ApplyPatchType, patch, metav1.PatchOptions{
+			DryRun:          options.DryRun,
+			FieldManager:    fieldManager,
+			FieldValidation: options.FieldValidation,
+		})
+		// Not found is the path: an apply creates the object.
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if wait.Interrupted(err) {
+		return nil, fmt.Errorf("the cluster does not serve Klusterlets within %s after their CRD was created", crdServedTimeout)
+	}
+	return applied, err
+}
+
+func applyPatch(klusterlet *operatorv1.Klusterlet) ([]byte, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(klusterlet)
+	if err != nil {
+		return nil, fmt.Errorf("converting: %w", err)
+	}
+	object["apiVersion"] = operatorv1.GroupVersion.String()
+	object["kind"] = "Klusterlet"
+	delete(object, "status")
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+		delete(metadata, "managedFields")
+		delete(metadata, "resourceVersion")
+	}
+	patch, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("marshalling: %w", err)
+	}
+	return patch, nil
+}

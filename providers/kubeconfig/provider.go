@@ -1,0 +1,314 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package kubeconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	kevents "k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
+	clusterinformerv1 "open-cluster-management.io/api/client/cluster/informers/externalversions/cluster/v1"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
+	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
+
+	"open-cluster-management.io/import-provider/pkg/credential"
+)
+
+const (
+	// conditionImported is the condition that the importer writes. The constant of the importer's package is out of
+	// reach: that package brings Helm with it.
+	conditionImported = "ManagedClusterImportSucceeded"
+	// reasonKubeConfigGetFailed is the reason that the importer gives to an error of Clients.
+	reasonKubeConfigGetFailed = "KubeConfigGetFailed"
+)
+
+// Options configure a Provider. All fields without a default are required.
+type Options struct {
+	// KubeClient reads import Secrets on the hub, one when an import needs it.
+	KubeClient kubernetes.Interface
+	// MetadataClient watches the metadata of import Secrets, and of Cluster API's clusters, on the hub.
+	MetadataClient metadata.Interface
+	// ClusterClient writes AnnotationImmediateImport, and the condition when a further import is asked for.
+	ClusterClient clusterclientset.Interface
+	// ManagedClusters is the informer that the importer uses. The caller starts it.
+	ManagedClusters clusterinformerv1.ManagedClusterInformer
+	// Resolvers build the credential of a managed cluster from an import Secret.
+	Resolvers *credential.Set
+	// Recorder records events on import Secrets and ManagedClusters.
+	Recorder kevents.EventRecorder
+	// ImportNamespaces are the namespaces whose Secrets may import any cluster; DefaultImportNamespace alone when nil.
+	ImportNamespaces []string
+	// Connection bounds what is spent on one managed cluster.
+	Connection ConnectionOptions
+	// DeclineClusterAPI leaves clusters that Cluster API owns to another importer. Leave it off when Cluster API's
+	// provider runs in the same importer: there the order of providers decides.
+	DeclineClusterAPI bool
+}
+
+// Provider imports clusters by the credentials in annotated Secrets. Build it with New.
+type Provider struct {
+	kubeClient kubernetes.Interface
+	clusters   clusterinformerv1.ManagedClusterInformer
+	resolvers  *credential.Set
+	recorder   kevents.EventRecorder
+	connection ConnectionOptions
+
+	secrets    *secrets
+	clusterAPI *clusterAPI
+	failures   *failures
+	notices    factory.Controller
+	reimports  factory.Controller
+	// wake makes the importer look at a cluster now; Register sets it.
+	wake func(clusterName string)
+}
+
+var _ providers.Interface = &Provider{}
+
+// New returns a provider that watches nothing before Run. Errors name the option that is missing or wrong.
+func New(o Options) (*Provider, error) {
+	for _, required := range []struct {
+		name    string
+		missing bool
+	}{
+		{"KubeClient", o.KubeClient == nil},
+		{"MetadataClient", o.MetadataClient == nil},
+		{"ClusterClient", o.ClusterClient == nil},
+		{"ManagedClusters", o.ManagedClusters == nil},
+		{"Resolvers", o.Resolvers == nil},
+		{"Recorder", o.Recorder == nil},
+	} {
+		if required.missing {
+			return nil, fmt.Errorf("option %s is required", required.name)
+		}
+	}
+	o.Connection.Default()
+	if err := o.Connection.Validate(); err != nil {
+		return nil, fmt.Errorf("option Connection: %w", err)
+	}
+	if o.ImportNamespaces == nil {
+		o.ImportNamespaces = []string{DefaultImportNamespace}
+	}
+	if err := ValidateImportNamespaces(o.ImportNamespaces); err != nil {
+		return nil, fmt.Errorf("option ImportNamespaces: %w", err)
+	}
+
+	p := &Provider{
+		kubeClient: o.KubeClient,
+		clusters:   o.ManagedClusters,
+		resolvers:  o.Resolvers,
+		recorder:   o.Recorder,
+		connection: o.Connection,
+		failures:   newFailures(),
+		wake:       func(string) {},
+	}
+	var err error
+	if p.secrets, err = newSecrets(o.MetadataClient, o.ImportNamespaces); err != nil {
+		return nil, err
+	}
+	if o.DeclineClusterAPI {
+		if p.clusterAPI, err = newClusterAPI(o.MetadataClient); err != nil {
+			return nil, err
+		}
+	}
+	if p.notices, err = newNoticeController(p); err != nil {
+		return nil, err
+	}
+	p.reimports = newReimportController(p, o.ClusterClient)
+	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(obj any) {
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				p.failures.forget(key)
+			}
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("watching ManagedClusters: %w", err)
+	}
+	return p, nil
+}
+
+// ValidateImportNamespaces returns an error that names each value that is no namespace or stands twice.
+func ValidateImportNamespaces(namespaces []string) error {
+	var errs []error
+	seen := map[string]bool{}
+	for _, namespace := range namespaces {
+		if messages := validation.IsDNS1123Label(namespace); len(messages) > 0 {
+			errs = append(errs, fmt.Errorf("%q is not the name of a namespace: %s", namespace, strings.Join(messages, ", ")))
+		}
+		if seen[namespace] {
+			errs = append(errs, fmt.Errorf("%q stands twice", namespace))
+		}
+		seen[namespace] = true
+	}
+	return errors.Join(errs...)
+}
+
+// IsManagedClusterOwner says whether the provider imports the cluster. It looks at metadata that is in memory only.
+func (p *Provider) IsManagedClusterOwner(cluster *clusterv1.ManagedCluster) bool {
+	if _, paused := cluster.Annotations[AnnotationDisableAutoImport]; paused {
+		return false
+	}
+	if p.clusterAPI.owns(cluster) {
+		return false
+	}
+	return len(p.secrets.forCluster(cluster.Name)) > 0 || len(p.secrets.misplaced(cluster.Name)) > 0 ||
+		hasOwnFailure(cluster)
+}
+
+// hasOwnFailure finds a cluster whose import failed by its Secret and whose Secret is gone: without an owner its
+// condition would go on to tell of that Secret.
+func hasOwnFailure(cluster *clusterv1.ManagedCluster) bool {
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
+	return condition != nil && condition.Status == metav1.ConditionFalse &&
+		condition.Reason == reasonKubeConfigGetFailed && strings.Contains(condition.Message, messagePrefix)
+}
+
+// Clients returns clients of the managed cluster after one request to it succeeded, or nil if there is no import
+// Secret. What errors mean to the importer is said at outcome. Texts of errors hold no value of the Secret and are
+// the same for two attempts that fail the same way.
+func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluster) (*providers.Clients, error) {
+	candidates := p.secrets.forCluster(cluster.Name)
+	if len(candidates) == 0 {
+		candidates = p.secrets.misplaced(cluster.Name)
+	}
+	if len(candidates) == 0 {
+		p.failures.forget(cluster.Name)
+		return nil, nil
+	}
+	// The importer comes back at once after each patch of the status, its own too.
+	attempt := newAttempt(cluster.Name, candidates)
+	if err := p.failures.pending(attempt); err != nil {
+		return nil, err
+	}
+	clients, err := p.tryClients(ctx, cluster.Name, candidates)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, p.fail(ctx, cluster, attempt, err)
+	}
+	p.failures.forget(cluster.Name)
+	return clients, nil
+}
+
+func (p *Provider) tryClients(ctx context.Context, clusterName string, candidates []*metav1.PartialObjectMetadata) (*providers.Clients, error) {
+	if len(candidates) > 1 {
+		keys := make([]string, 0, len(candidates))
+		for _, candidate := range candidates {
+			keys = append(keys, objectKey(candidate))
+		}
+		return nil, &problem{reason: ReasonSecretAmbiguous, invalid: true,
+			detail: "it is not the only one for this cluster: " + strings.Join(keys, ", ")}
+	}
+	candidate := candidates[0]
+	secret, err := p.kubeClient.CoreV1().Secrets(candidate.Namespace).Get(ctx, candidate.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, &problem{reason: ReasonHubReadFailed, detail: "it cannot be read from the hub", unexpected: true, cause: err}
+	case secret.Annotations[AnnotationManagedCluster] == "":
+		return nil, nil
+	case !p.secrets.claims(secret, clusterName):
+		return nil, &problem{reason: ReasonSecretMisplaced, detail: "its annotation names another cluster", invalid: true}
+	}
+	// The deadline is that of the requests to the cluster: a resolver may ask other servers.
+	resolveCtx, cancel := context.WithTimeout(ctx, p.connection.ImportTimeout)
+	defer cancel()
+	config, err := p.resolvers.Resolve(resolveCtx, credential.Request{ClusterName: clusterName, Secret: secret})
+	if err != nil {
+		return nil, credentialProblem(err)
+	}
+	conn, err := connect(config, p.connection)
+	if err != nil {
+		return nil, &problem{reason: ReasonCredentialInvalid, detail: err.Error(), invalid: true, cause: err}
+	}
+	if err := conn.preflight(ctx); err != nil {
+		return nil, err
+	}
+	return conn.clients()
+}
+
+// fail records a failed attempt and returns what the importer shall see of it. An event is recorded when the failure
+// is a new one.
+func (p *Provider) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt, err error) error {
+	var failed *problem
+	if !errors.As(err, &failed) {
+		failed = &problem{reason: ReasonCredentialFailed, detail: "the clients cannot be built", unexpected: true, cause: err}
+	}
+	text := messagePrefix + attempt.secretKey + ": " + failed.Error()
+	isNew, result := p.failures.add(attempt, text, failed)
+	logger := klog.FromContext(ctx)
+	if failed.cause != nil && (isNew || logger.V(4).Enabled()) {
+		logger.Info("Import failed", "managedCluster", cluster.Name, "secret", attempt.secretKey, "reason", failed.reason,
+			"cause", redactedCause(failed))
+	}
+	if isNew {
+		p.warn(secretReference(attempt.secret), failed.reason, text)
+		p.warn(clusterReference(cluster), failed.reason, text)
+	}
+	return result
+}
+
+// redactedCause is the part of a cause that may be logged: errors of resolvers and of managed clusters may quote
+// what they were given.
+func redactedCause(p *problem) string {
+	switch p.reason {
+	case ReasonHubReadFailed:
+		return p.cause.Error()
+	default:
+		return fmt.Sprintf("%T", errors.Unwrap(p))
+	}
+}
+
+func (p *Provider) warn(regarding *corev1.ObjectReference, reason Reason, note string) {
+	p.recorder.Eventf(regarding, nil, corev1.EventTypeWarning, string(reason), "Import", "%s", note)
+}
+
+// Register makes the importer's queue take the name of a managed cluster when an import Secret of it changes.
+func (p *Provider) Register(syncCtx factory.SyncContext) {
+	p.wake = func(clusterName string) { syncCtx.Queue().Add(clusterName) }
+	utilruntime.HandleError(errors.Join(p.secrets.onChange(p.wake), p.clusterAPI.onChange(p.wake)))
+}
+
+// Run watches import Secrets until the context ends.
+func (p *Provider) Run(ctx context.Context) {
+	p.secrets.run(ctx)
+	p.clusterAPI.run(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), p.HasSynced) {
+		return
+	}
+	go p.notices.Run(ctx, 1)
+	p.reimports.Run(ctx, 1)
+}
+
+// HasSynced says whether all import Secrets that existed when Run was called are known.
+func (p *Provider) HasSynced() bool {
+	return p.secrets.hasSynced() && p.clusterAPI.hasSynced()
+}
+
+func secretReference(secret *metav1.PartialObjectMetadata) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID,
+	}
+}
+
+func clusterReference(cluster *clusterv1.ManagedCluster) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster", Name: cluster.Name, UID: cluster.UID,
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package kubeconfig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
+	"open-cluster-management.io/sdk-go/pkg/patcher"
+)
+
+// reasonReimportRequested is the reason of the condition between the request and the import.
+const reasonReimportRequested = "ReimportRequested"
+
+// reimportController serves AnnotationImmediateImport. The importer never looks again at a cluster that it imported,
+// so a further import starts by saying that the cluster is not imported.
+type reimportController struct {
+	provider *Provider
+	client   clusterclientset.Interface
+	patcher  patcher.Patcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus]
+
+	lock sync.Mutex // guards requested, for the time of a look-up or a change
+	// requested are the clusters whose import was asked for and is not done. It is lost with the process: then an
+	// import that was done is done once more, which changes nothing.
+	requested map[string]bool
+}
+
+func newReimportController(p *Provider, client clusterclientset.Interface) factory.Controller {
+	c := &reimportController{
+		provider: p,
+		client:   client,
+		patcher: patcher.NewPatcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus](
+			client.ClusterV1().ManagedClusters()),
+		requested: map[string]bool{},
+	}
+	return factory.New().
+		WithInformersQueueKeysFunc(clusterName, p.clusters.Informer()).
+		WithSync(c.sync).
+		ToController("import-reimport")
+}
+
+func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, clusterName string) error {
+	cluster, err := c.provider.clusters.Lister().Get(clusterName)
+	if apierrors.IsNotFound(err) {
+		c.setRequested(clusterName, false)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
+	}
+	value, asked := cluster.Annotations[AnnotationImmediateImport]
+	if !asked || value != "" {
+		c.setRequested(clusterName, false)
+		return nil
+	}
+	if !cluster.DeletionTimestamp.IsZero() || !c.provider.IsManagedClusterOwner(cluster) {
+		return nil
+	}
+	imported := meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
+	switch {
+	case imported && c.isRequested(clusterName):
+		if err := c.complete(ctx, clusterName); err != nil {
+			return err
+		}
+		c.setRequested(clusterName, false)
+	case imported:
+		updated := cluster.DeepCopy()
+		meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
+			Type:    conditionImported,
+			Status:  metav1.ConditionFalse,
+			Reason:  reasonReimportRequested,
+			Message: fmt.Sprintf("annotation %s asks for an import", AnnotationImmediateImport),
+		})
+		if _, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status); err != nil {
+			return fmt.Errorf("asking for an import of ManagedCluster %s: %w", clusterName, err)
+		}
+		// Not requested yet: the cached condition is still the old one until the patch comes back.
+	case !c.isRequested(clusterName):
+		// The import is tried now, not after the back-off of an earlier attempt.
+		c.setRequested(clusterName, true)
+		c.provider.failures.forget(clusterName)
+		c.provider.wake(clusterName)
+	}
+	return nil
+}
+
+func (c *reimportController) complete(ctx context.Context, clusterName string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{AnnotationImmediateImport: ImmediateImportCompleted},
+	}})
+	if err != nil {
+		return fmt.Errorf("marshalling the annotation: %w", err)
+	}
+	if _, err := c.client.ClusterV1().ManagedClusters().Patch(
+		ctx, clusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("completing the import that ManagedCluster %s asked for: %w", clusterName, err)
+	}
+	return nil
+}
+
+func (c *reimportController) isRequested(clusterName string) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.requested[clusterName]
+}
+
+func (c *reimportController) setRequested(clusterName string, requested bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if requested {
+		c.requested[clusterName] = true
+		return
+	}
+	delete(c.requested, clusterName)
+}

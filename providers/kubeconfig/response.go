@@ -1,0 +1,224 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package kubeconfig
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+
+	operatorv1 "open-cluster-management.io/api/operator/v1"
+)
+
+var (
+	errImportTimeout    = errors.New("the requests of this import took too long together")
+	errResponseTooLarge = errors.New("the answer is too large")
+	errBodyBroken       = errors.New("the answer broke off")
+)
+
+// stage is how far a request came, which tells one timeout from another.
+type stage int32
+
+const (
+	stageDial stage = iota
+	stageTLS
+	stageAnswer
+)
+
+// stageError is a failed request with the stage that it failed in.
+type stageError struct {
+	stage stage
+	err   error
+}
+
+func (e *stageError) Error() string { return e.err.Error() }
+func (e *stageError) Unwrap() error { return e.err }
+
+// boundedTransport reads each answer whole, within the bounds of time and size. After the first failure that is not
+// an answer it fails every further request at once: an import goes on to its next object after an error, and would
+// wait for the same timeout a dozen times.
+type boundedTransport struct {
+	next     http.RoundTripper
+	deadline time.Time
+	timeout  time.Duration
+	maxBytes int64
+
+	lock   sync.Mutex // guards broken, for the time of reading or writing it
+	broken error
+}
+
+func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	t.lock.Lock()
+	broken := t.broken
+	t.lock.Unlock()
+	if broken != nil {
+		return nil, broken
+	}
+	resp, err := t.roundTrip(req)
+	// A caller that gives up says nothing about the cluster.
+	if err != nil && req.Context().Err() == nil {
+		t.lock.Lock()
+		t.broken = err
+		t.lock.Unlock()
+	}
+	return resp, err
+}
+
+func (t *boundedTransport) roundTrip(req *http.Request) (*http.Response, error) {
+	remaining := time.Until(t.deadline)
+	if remaining <= 0 {
+		return nil, errImportTimeout
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), min(t.timeout, remaining))
+	defer cancel()
+	var reached atomic.Int32
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		ConnectDone: func(_, _ string, err error) {
+			if err == nil {
+				reached.Store(int32(stageTLS))
+			}
+		},
+		GotConn: func(httptrace.GotConnInfo) { reached.Store(int32(stageAnswer)) },
+	})
+	resp, err := t.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return nil, &stageError{stage: stage(reached.Load()), err: err}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, t.maxBytes+1))
+	switch {
+	case ctx.Err() != nil:
+		return nil, &stageError{stage: stageAnswer, err: ctx.Err()}
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errBodyBroken, err)
+	case int64(len(body)) > t.maxBytes:
+		return nil, errResponseTooLarge
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.ContentLength = int64(len(body))
+	return resp, nil
+}
+
+// guardedTransport gives the importer's clients nothing of an answer but objects of known kinds and status codes. The
+// importer copies the text of an error into a condition that others read; an error of client-go or of a decoder
+// quotes what the server sent, and a server may send back the token that it was given. A failure becomes a Status with
+// a text that depends on the request and the kind of failure alone.
+type guardedTransport struct {
+	next http.RoundTripper
+}
+
+func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if ctxErr := req.Context().Err(); ctxErr != nil {
+		return nil, ctxErr
+	}
+	logger := klog.FromContext(req.Context())
+	if err != nil {
+		p := requestProblem(err)
+		logger.V(2).Info("Request to managed cluster failed", "method", req.Method, "reason", p.reason)
+		// The reason must not be one that client-go retries or that an apply takes for the absence of the object.
+		return statusResponse(req, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+			fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, p.Error())), nil
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < http.StatusOK || resp.StatusCode > http.StatusPartialContent {
+		return answerStatus(req, resp.StatusCode), nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading a buffered answer: %w", err)
+	}
+	if _, _, err := answerDecoder.Decode(body, nil, nil); err != nil {
+		return statusResponse(req, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+			fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, &problem{reason: ReasonNotKubernetes,
+				detail: "the answer is not the object that was asked for"})), nil
+	}
+	// Headers are left out: of those a client acts on, Retry-After would let the cluster hold the worker.
+	return response(req, resp.StatusCode, body), nil
+}
+
+// answerDecoder decodes the kinds of which the klusterlet's manifests are made.
+var answerDecoder = func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	utilruntime.Must(operatorv1.Install(scheme))
+	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
+}()
+
+// answerStatus is a Status for a status code, with the reason that an API server gives for it.
+func answerStatus(req *http.Request, code int) *http.Response {
+	reason := metav1.StatusReasonUnknown
+	text := http.StatusText(code)
+	switch code {
+	case http.StatusUnauthorized:
+		reason = metav1.StatusReasonUnauthorized
+	case http.StatusForbidden:
+		reason = metav1.StatusReasonForbidden
+	case http.StatusNotFound:
+		reason = metav1.StatusReasonNotFound
+	case http.StatusConflict:
+		reason = metav1.StatusReasonConflict
+		if req.Method == http.MethodPost {
+			reason = metav1.StatusReasonAlreadyExists
+		}
+	case http.StatusUnprocessableEntity:
+		reason = metav1.StatusReasonInvalid
+	case http.StatusTooManyRequests:
+		reason = metav1.StatusReasonTooManyRequests
+	}
+	if code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
+		// client-go would take a Status with such a code for a success.
+		text += ", which is not followed"
+		code = http.StatusBadGateway
+	}
+	if text == "" {
+		text = "an unknown status"
+	}
+	return statusResponse(req, code, reason, fmt.Sprintf("the cluster answered %s %s with %s", req.Method, req.URL.Path, text))
+}
+
+func statusResponse(req *http.Request, code int, reason metav1.StatusReason, message string) *http.Response {
+	body, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Code:     int32(code), //nolint:gosec // a status code has three digits.
+		Reason:   reason,
+		Message:  message,
+	})
+	if err != nil {
+		// A Status of strings and a number always marshals.
+		utilruntime.HandleErrorWithContext(req.Context(), err, "Marshalling a Status")
+	}
+	return response(req, code, body)
+}
+
+func response(req *http.Request, code int, body []byte) *http.Response {
+	return &http.Response{
+		Status:        fmt.Sprintf("%d %s", code, http.StatusText(code)),
+		StatusCode:    code,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        http.Header{"Content-Type": {runtime.ContentTypeJSON}},
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
+		Request:       req,
+	}
+}
