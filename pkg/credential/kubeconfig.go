@@ -95,8 +95,8 @@ func nameAnnotation(err error) error {
 	switch {
 	case broken.Reason == restconfig.ReasonAmbiguous:
 		named.NextStep += ", or set the annotation " + AnnotationKubeconfigContext
-	case broken.Reason == restconfig.ReasonNotFound && broken.Field == "contexts":
-		named.NextStep += "; correct the annotation " + AnnotationKubeconfigContext
+	case broken.Reason == restconfig.ReasonNotFound && broken.Field == restconfig.ContextOption:
+		named.NextStep = "set the annotation " + AnnotationKubeconfigContext + " to a context of the file"
 	default:
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	importeroptions "open-cluster-management.io/ocm/pkg/registration/hub/importer/options"
 
@@ -26,6 +27,9 @@ const (
 	// time, so this is far above the number of cores.
 	DefaultWorkers = 16
 	maxWorkers     = 1024
+
+	// bodyVerbosity is the level at which client-go's rest.Request logs bodies.
+	bodyVerbosity = 8
 )
 
 // ImporterOptions configure the importer, in either process.
@@ -117,6 +121,10 @@ func (o *ImporterOptions) Validate() error {
 	}
 	if namespace, name, err := cache.SplitMetaNamespaceKey(o.Renderers.BootstrapSA); err != nil || namespace == "" || name == "" {
 		errs = append(errs, fmt.Errorf("--bootstrap-serviceaccount: %q is not namespace/name", o.Renderers.BootstrapSA))
+	}
+	if klog.V(bodyVerbosity).Enabled() {
+		errs = append(errs, fmt.Errorf("--v: must be below %d, from which on client-go logs the bodies of answers, Secrets included",
+			bodyVerbosity))
 	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,9 @@ import (
 // (corev1.MaxSecretSize), so that no file that fits into one is refused for its size.
 const MaxSize = 1 << 20
 
+// ContextOption is the Field of the error for a context that Options asks for and the file does not have.
+const ContextOption = "context"
+
 // Options are the choices of the caller. The zero value is the safe one.
 type Options struct {
 	// Context is the name of the context to use. Default: the file's current-context; if that is empty too and the file
@@ -87,8 +90,8 @@ func FromKubeconfig(data []byte, o Options) (*rest.Config, error) {
 
 // FromToken returns a new rest.Config for a server address (https://host:port), a bundle of CA certificates (PEM) and a
 // bearer token, under the rules of FromKubeconfig; all three are needed. One line break at the end of server and token is
-// dropped. It does no I/O. The error is a *FieldError whose
-// Field is "server", "ca.crt" or "token", as the keys of a service account's Secret.
+// dropped. It does no I/O. The error is a *FieldError whose Field is "server", "ca.crt" or "token"; the last two are the
+// keys of a service account's Secret.
 func FromToken(server string, ca []byte, token string) (*rest.Config, error) {
 	server, token = trimLine(server), trimLine(token)
 	err := checkEndpoint(endpoint{server: server, ca: ca}, endpointNames{server: "server", ca: "ca.crt"}, "")
@@ -166,7 +169,7 @@ func choose(file *clientcmdapiv1.Config, contexts map[string]*clientcmdapiv1.Con
 		if c, found := contexts[name]; found {
 			return c, nil
 		}
-		return nil, &FieldError{Field: "contexts", Reason: ReasonNotFound, NextStep: "the context that was asked for is not in the file"}
+		return nil, &FieldError{Field: ContextOption, Reason: ReasonNotFound, NextStep: "ask for a context of the file"}
 	case file.CurrentContext != "":
 		if c, found := contexts[file.CurrentContext]; found {
 			return c, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -142,6 +143,8 @@ func connect(config *rest.Config, o ConnectionOptions) (*connection, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
 	config.QPS, config.Burst = o.QPS, o.Burst
+	// One form for all four clients, which the guarded transport writes too.
+	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	if transport, err = rest.HTTPWrappersForConfig(config, transport); err != nil {
 		return nil, errors.New("the credential cannot be used")
 	}

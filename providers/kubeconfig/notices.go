@@ -71,7 +71,7 @@ func (c *noticeController) sync(_ context.Context, _ factory.SyncContext, cluste
 	delete(c.said, clusterName)
 	for _, notice := range notices {
 		if said[notice.regarding.UID] != notice.note {
-			c.provider.recorder.Eventf(notice.regarding, nil, notice.eventType, string(notice.reason), "Import", "%s", notice.note)
+			c.provider.event(notice)
 		}
 		if c.said[clusterName] == nil {
 			c.said[clusterName] = map[types.UID]string{}

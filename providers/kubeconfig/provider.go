@@ -35,6 +35,10 @@ const (
 	conditionImported = "ManagedClusterImportSucceeded"
 	// reasonKubeConfigGetFailed is the reason that the importer gives to an error of Clients.
 	reasonKubeConfigGetFailed = "KubeConfigGetFailed"
+
+	eventAction = "Import"
+	// maxNoteLength leaves room below the 1 KiB at which the API server refuses an event.
+	maxNoteLength = 1000
 )
 
 // Options configure a Provider. All fields without a default are required.
@@ -276,7 +280,15 @@ func redactedCause(p *problem) string {
 }
 
 func (p *Provider) warn(regarding *corev1.ObjectReference, reason Reason, note string) {
-	p.recorder.Eventf(regarding, nil, corev1.EventTypeWarning, string(reason), "Import", "%s", note)
+	p.event(notice{regarding: regarding, eventType: corev1.EventTypeWarning, reason: reason, note: note})
+}
+
+func (p *Provider) event(n notice) {
+	note := n.note
+	if len(note) > maxNoteLength {
+		note = strings.ToValidUTF8(note[:maxNoteLength], "") + "…"
+	}
+	p.recorder.Eventf(n.regarding, nil, n.eventType, string(n.reason), eventAction, "%s", note)
 }
 
 // Register makes the importer's queue take the name of a managed cluster when an import Secret of it changes.
