@@ -65,7 +65,7 @@ func run(args []string) error {
 	}
 	img.Binaries = flags.Args()
 	if *out == "" || img.Ref == "" || len(img.Binaries) == 0 {
-		return errors.New("want -o FILE -ref IMAGE BINARY...")
+		return errors.New("want -o FILE, -ref IMAGE and at least one BINARY")
 	}
 	if *entrypoint {
 		img.Entrypoint = []string{"/" + filepath.Base(img.Binaries[0])}

@@ -34,8 +34,7 @@ users:
 	_, err := restconfig.FromKubeconfig(data, restconfig.Options{})
 	fmt.Println(err)
 
-	var broken *restconfig.FieldError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*restconfig.FieldError](err); ok {
 		fmt.Println(broken.Reason)
 	}
 	// Output:

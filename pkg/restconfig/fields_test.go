@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd/api"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdapiv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
@@ -39,9 +39,9 @@ func walk(t reflect.Type, seen map[reflect.Type]bool, visit func(owner string, f
 		return
 	}
 	seen[t] = true
-	for i := range t.NumField() {
-		visit(owner, t.Field(i))
-		walk(t.Field(i).Type, seen, visit)
+	for f := range t.Fields() {
+		visit(owner, f)
+		walk(f.Type, seen, visit)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestEveryFieldIsClassified(t *testing.T) {
 	}
 
 	existing := map[string]bool{}
-	for _, root := range []any{clientcmdapiv1.Config{}, api.Config{}, rest.Config{}} {
+	for _, root := range []any{clientcmdapiv1.Config{}, clientcmdapi.Config{}, rest.Config{}} {
 		walk(reflect.TypeOf(root), map[reflect.Type]bool{}, func(owner string, f reflect.StructField) {
 			key := owner + "." + f.Name
 			existing[key] = true
@@ -99,7 +99,7 @@ func TestTableIsConsistent(t *testing.T) {
 // pointers, maps and lists.
 func TestNewFieldIsNoticed(t *testing.T) {
 	owners := map[string]bool{}
-	for _, root := range []any{clientcmdapiv1.Config{}, api.Config{}, rest.Config{}} {
+	for _, root := range []any{clientcmdapiv1.Config{}, clientcmdapi.Config{}, rest.Config{}} {
 		walk(reflect.TypeOf(root), map[reflect.Type]bool{}, func(owner string, _ reflect.StructField) { owners[owner] = true })
 	}
 	for _, f := range fields() {

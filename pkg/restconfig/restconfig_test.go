@@ -205,8 +205,8 @@ func TestRefused(t *testing.T) {
 func TestEveryRejectedFieldHasARow(t *testing.T) {
 	table := rows()
 	for _, typ := range []reflect.Type{reflect.TypeFor[clientcmdapiv1.Cluster](), reflect.TypeFor[clientcmdapiv1.AuthInfo]()} {
-		for i := range typ.NumField() {
-			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		for f := range typ.Fields() {
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			_, refused := table[key]
 			switch key {
 			case "server", "tls-server-name", "certificate-authority-data", "disable-compression", "extensions",
@@ -225,8 +225,7 @@ func expectError(t *testing.T, cfg *rest.Config, err error, want string) {
 	if err == nil || cfg != nil {
 		t.Fatal("got no error, or a config with it")
 	}
-	var broken *restconfig.FieldError
-	if !errors.As(err, &broken) {
+	if _, ok := errors.AsType[*restconfig.FieldError](err); !ok {
 		t.Fatalf("got %T, want a *FieldError", err)
 	}
 	if errors.Unwrap(err) != nil {
@@ -344,8 +343,8 @@ func TestAccepted(t *testing.T) {
 		"certificate and token": {edit: user(func(u *clientcmdapiv1.AuthInfo) { u.ClientCertificateData, u.ClientKeyData = pair[0], pair[1] }),
 			want: func(cfg *rest.Config) { cfg.CertData, cfg.KeyData = pair[0], pair[1] }},
 		"unused fields": {edit: func(f *clientcmdapiv1.Config) {
-			f.Preferences.Colors = true           //nolint:staticcheck // deprecated, but files have it
-			f.Preferences.Extensions = extensions //nolint:staticcheck // as above
+			f.Preferences.Colors = true
+			f.Preferences.Extensions = extensions
 			f.Extensions = extensions
 			f.Clusters[0].Cluster.Extensions, f.AuthInfos[0].AuthInfo.Extensions = extensions, extensions
 			f.Contexts[0].Context.Namespace, f.Contexts[0].Context.Extensions = "kube-system", extensions
@@ -532,8 +531,8 @@ func TestNoValueInErrors(t *testing.T) {
 				v.Set(reflect.ValueOf(k8sruntime.RawExtension{Raw: []byte(`{"` + sentinel + `":"` + sentinel + `"}`)}))
 				return
 			}
-			for i := range v.NumField() {
-				fill(v.Field(i))
+			for _, f := range v.Fields() {
+				fill(f)
 			}
 		}
 	}

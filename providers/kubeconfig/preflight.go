@@ -47,22 +47,13 @@ func (c *connection) preflight(ctx context.Context) error {
 		return requestProblem(err)
 	}
 	defer resp.Body.Close()
-	return answerProblem(resp)
+	return objectProblem(resp)
 }
 
-// answerProblem classifies the answer of an API server to a request that may find its object or not.
-func answerProblem(resp *http.Response) error {
-	switch code := resp.StatusCode; {
-	case code == http.StatusUnauthorized:
-		return &problem{reason: ReasonUnauthorized, detail: "the cluster's API server does not accept the credential"}
-	case code == http.StatusForbidden:
-		return &problem{reason: ReasonForbidden, detail: "the credential may not get namespaces"}
-	case code == http.StatusTooManyRequests:
-		return &problem{reason: ReasonServerFailed, detail: "the cluster's API server throttles"}
-	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
-		return &problem{reason: ReasonNotKubernetes, detail: "the server redirects to another place, which is not followed"}
-	case code >= http.StatusInternalServerError:
-		return &problem{reason: ReasonServerFailed, detail: "the cluster's API server answers with an error"}
+// objectProblem classifies the answer of an API server to a request that may find its object or not.
+func objectProblem(resp *http.Response) error {
+	if p := answerProblem(resp.StatusCode); p != nil {
+		return p
 	}
 	body, err := io.ReadAll(resp.Body)
 	var object metav1.TypeMeta
@@ -74,6 +65,23 @@ func answerProblem(resp *http.Response) error {
 		return nil
 	}
 	return &problem{reason: ReasonNotKubernetes, detail: "the server does not answer like a Kubernetes API server"}
+}
+
+// answerProblem returns the problem that a status code tells by itself, or nil.
+func answerProblem(code int) *problem {
+	switch {
+	case code == http.StatusUnauthorized:
+		return &problem{reason: ReasonUnauthorized, detail: "the cluster's API server does not accept the credential"}
+	case code == http.StatusForbidden:
+		return &problem{reason: ReasonForbidden, detail: "the credential may not do all that an import does"}
+	case code == http.StatusTooManyRequests:
+		return &problem{reason: ReasonServerFailed, detail: "the cluster's API server throttles"}
+	case code >= http.StatusMultipleChoices && code < http.StatusBadRequest:
+		return &problem{reason: ReasonNotKubernetes, detail: "the server redirects to another place, which is not followed"}
+	case code >= http.StatusInternalServerError:
+		return &problem{reason: ReasonServerFailed, detail: "the cluster's API server answers with an error"}
+	}
+	return nil
 }
 
 // requestProblem classifies the error of a request that got no answer. The texts are fixed: errors of net and tls carry

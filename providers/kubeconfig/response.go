@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +72,13 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		return nil, broken
 	}
 	resp, err := t.roundTrip(req)
+	logger := klog.FromContext(req.Context()).WithValues("method", req.Method, "path", req.URL.Path)
+	switch {
+	case err != nil:
+		logger.Info("Request to managed cluster failed", "reason", requestProblem(err).reason)
+	case answerProblem(resp.StatusCode) != nil:
+		logger.Info("Managed cluster refused request", "code", resp.StatusCode)
+	}
 	// A caller that gives up says nothing about the cluster.
 	if err != nil && req.Context().Err() == nil {
 		t.lock.Lock()
@@ -128,26 +136,20 @@ func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if ctxErr := req.Context().Err(); ctxErr != nil {
 		return nil, ctxErr
 	}
-	logger := klog.FromContext(req.Context())
 	if err != nil {
-		p := requestProblem(err)
-		logger.V(2).Info("Request to managed cluster failed", "method", req.Method, "reason", p.reason)
-		// The reason must not be one that client-go retries or that an apply takes for the absence of the object.
-		return statusResponse(req, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
-			fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, p.Error())), nil
+		return problemResponse(req, requestProblem(err)), nil
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < http.StatusOK || resp.StatusCode > http.StatusPartialContent {
-		return answerStatus(req, resp.StatusCode), nil
+		return refusal(req, resp.StatusCode), nil
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, fmt.Errorf("reading a buffered answer: %w", err)
 	}
 	if _, _, err := answerDecoder.Decode(body, nil, nil); err != nil {
-		return statusResponse(req, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
-			fmt.Sprintf("%s %s: %s", req.Method, req.URL.Path, &problem{reason: ReasonNotKubernetes,
-				detail: "the answer is not the object that was asked for"})), nil
+		return problemResponse(req, &problem{reason: ReasonNotKubernetes,
+			detail: "the server does not answer like a Kubernetes API server"}), nil
 	}
 	// Headers are left out: of those a client acts on, Retry-After would let the cluster hold the worker.
 	return response(req, resp.StatusCode, body), nil
@@ -162,10 +164,9 @@ var answerDecoder = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme).UniversalDeserializer()
 }()
 
-// answerStatus is a Status for a status code, with the reason that an API server gives for it.
-func answerStatus(req *http.Request, code int) *http.Response {
+// refusal is a Status for a status code that is no success, with the reason that an API server gives for it.
+func refusal(req *http.Request, code int) *http.Response {
 	reason := metav1.StatusReasonUnknown
-	text := http.StatusText(code)
 	switch code {
 	case http.StatusUnauthorized:
 		reason = metav1.StatusReasonUnauthorized
@@ -180,18 +181,22 @@ func answerStatus(req *http.Request, code int) *http.Response {
 		}
 	case http.StatusUnprocessableEntity:
 		reason = metav1.StatusReasonInvalid
-	case http.StatusTooManyRequests:
-		reason = metav1.StatusReasonTooManyRequests
 	}
-	if code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
-		// client-go would take a Status with such a code for a success.
-		text += ", which is not followed"
-		code = http.StatusBadGateway
+	if p := answerProblem(code); p != nil {
+		if code < http.StatusBadRequest {
+			// client-go would take a Status with such a code for a success.
+			code = http.StatusBadGateway
+		}
+		return statusResponse(req, code, reason, p.Error())
 	}
-	if text == "" {
-		text = "an unknown status"
-	}
-	return statusResponse(req, code, reason, fmt.Sprintf("the cluster answered %s %s with %s", req.Method, req.URL.Path, text))
+	return statusResponse(req, code, reason, strings.TrimSpace(fmt.Sprintf("the cluster answered with %d %s", code, http.StatusText(code))))
+}
+
+// problemResponse is a Status that says a problem. Its reason is one that an apply does not take for the absence of the
+// object. Its text leaves the request out: the importer applies its objects in random order, and a condition with a
+// text that changes wakes the importer again.
+func problemResponse(req *http.Request, p *problem) *http.Response {
+	return statusResponse(req, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, p.Error())
 }
 
 func statusResponse(req *http.Request, code int, reason metav1.StatusReason, message string) *http.Response {

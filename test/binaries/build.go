@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -264,5 +265,5 @@ func (o *buildOutput) counts() (modules, packages int) {
 func (o *buildOutput) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return strings.TrimSpace(strings.Join(append(o.last[:len(o.last):len(o.last)], o.partial), "\n"))
+	return strings.TrimSpace(strings.Join(append(slices.Clip(o.last), o.partial), "\n"))
 }

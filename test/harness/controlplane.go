@@ -149,10 +149,12 @@ func start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err := c.startAPIServer(ctx); err != nil {
 		return c, err
 	}
-	if !o.ControllerManager {
-		return c, nil
+	if o.ControllerManager {
+		if err := c.startControllerManager(ctx); err != nil {
+			return c, err
+		}
 	}
-	return c, c.startControllerManager(ctx)
+	return c, nil
 }
 
 func makeDir(o Options) (string, error) {
@@ -189,7 +191,7 @@ func freePorts(ctx context.Context, n int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		defer func() { _ = l.Close() }() // only at the end, so that the ports differ
+		defer func() { _ = l.Close() }() //nolint:gocritic // only at the end, so that the ports differ
 		if ports = append(ports, port); len(ports) == n {
 			return ports, nil
 		}

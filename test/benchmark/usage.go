@@ -1,0 +1,165 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+
+	"open-cluster-management.io/import-provider/test/harness"
+)
+
+const (
+	// ticksPerSecond is USER_HZ, which is 100 on all platforms that Go runs on.
+	ticksPerSecond = 100
+	kibPerMib      = 1024
+)
+
+// usage is what the programs of a hub have used since they started.
+type usage struct {
+	// cpu is in seconds: of the import-controller, and of all programs that import clusters or run beside.
+	cpuImporter, cpuHub float64
+	// hubRequests were sent to the hub by the import-controller.
+	hubRequests float64
+}
+
+func (u usage) minus(before usage) usage {
+	return usage{
+		cpuImporter: u.cpuImporter - before.cpuImporter,
+		cpuHub:      u.cpuHub - before.cpuHub,
+		hubRequests: u.hubRequests - before.hubRequests,
+	}
+}
+
+// usage reads Linux's /proc; elsewhere it is an error.
+func (s *side) usage(ctx context.Context) (usage, error) {
+	var u usage
+	var err error
+	if u.cpuHub, err = cpuSeconds(s.registration.PID()); err != nil {
+		return u, err
+	}
+	if s.importer == nil {
+		return u, nil
+	}
+	if u.cpuImporter, err = cpuSeconds(s.importer.PID()); err != nil {
+		return u, err
+	}
+	u.cpuHub += u.cpuImporter
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.importer.URL("/metrics"), http.NoBody)
+	if err != nil {
+		return u, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return u, fmt.Errorf("reading the import-controller's metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	host := `host="` + strings.TrimPrefix(s.hub.URL(), "https://") + `"`
+	u.hubRequests, err = sumMetric(resp.Body, "rest_client_requests_total", func(labels string) bool {
+		return strings.Contains(labels, host)
+	})
+	return u, err
+}
+
+// memory returns the resident set, in MiB, of the import-controller and of all programs.
+func (s *side) memory() (importer, hub float64, err error) {
+	if hub, err = residentMib(s.registration.PID()); err != nil || s.importer == nil {
+		return 0, hub, err
+	}
+	importer, err = residentMib(s.importer.PID())
+	return importer, hub + importer, err
+}
+
+func cpuSeconds(pid int) (float64, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the CPU time of a process: %w", err)
+	}
+	// The name of the program, in brackets, may hold spaces. utime and stime are the fields 14 and 15 of proc(5).
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const utime = 14 - 3
+	if len(fields) <= utime+1 {
+		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
+	}
+	var ticks int
+	for _, field := range fields[utime : utime+2] {
+		n, err := strconv.Atoi(string(field))
+		if err != nil {
+			return 0, fmt.Errorf("reading the CPU time of a process: %w", err)
+		}
+		ticks += n
+	}
+	return float64(ticks) / ticksPerSecond, nil
+}
+
+func residentMib(pid int) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of a process: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+			return float64(kib) / kibPerMib, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+}
+
+// importedResources are those of the objects that an import reads and writes. API servers send themselves requests
+// for others all the time.
+var importedResources = []string{
+	"namespaces", "customresourcedefinitions", "clusterroles", "clusterrolebindings", "serviceaccounts", "secrets",
+	"deployments", "klusterlets",
+}
+
+// spokeRequests counts the requests of importers that a managed cluster has answered.
+func spokeRequests(ctx context.Context, spoke *harness.ControlPlane) (float64, error) {
+	client, err := kubernetes.NewForConfig(spoke.Config())
+	if err != nil {
+		return 0, err
+	}
+	metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading the metrics of a managed cluster: %w", err)
+	}
+	return sumMetric(bytes.NewReader(metrics), "apiserver_request_total", func(labels string) bool {
+		// Informers of the API server itself list and watch.
+		return !strings.Contains(labels, `verb="LIST"`) && !strings.Contains(labels, `verb="WATCH"`) &&
+			slices.ContainsFunc(importedResources, func(resource string) bool {
+				return strings.Contains(labels, `,resource="`+resource+`"`)
+			})
+	})
+}
+
+// sumMetric adds up the samples of a metric, in Prometheus's text format, whose labels are counted.
+func sumMetric(metrics io.Reader, name string, counted func(labels string) bool) (float64, error) {
+	var sum float64
+	lines := bufio.NewScanner(metrics)
+	for lines.Scan() {
+		rest, ok := strings.CutPrefix(lines.Text(), name+"{")
+		if !ok {
+			continue
+		}
+		end := strings.LastIndex(rest, "} ")
+		if end < 0 || !counted(rest[:end]) {
+			continue
+		}
+		value, err := strconv.ParseFloat(rest[end+2:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading metric %s: %w", name, err)
+		}
+		sum += value
+	}
+	return sum, lines.Err()
+}

@@ -1,0 +1,180 @@
+// Copyright Contributors to the Open Cluster Management project
+
+package integration
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"open-cluster-management.io/import-provider/test/harness"
+)
+
+const preflightPath = "/api/v1/namespaces/" + agentNamespace
+
+// fakeServer is a TLS server that does what no API server would.
+type fakeServer struct {
+	server   *httptest.Server
+	requests atomic.Int32
+	// done is closed when the server stops, for handlers that never answer.
+	done chan struct{}
+}
+
+// newFakeServer starts a server that ends with the spec, or the container of a BeforeAll.
+func newFakeServer(handler http.HandlerFunc) *fakeServer {
+	GinkgoHelper()
+	return newFakeServerWithCertificate(handler, nil)
+}
+
+func newFakeServerWithCertificate(handler http.HandlerFunc, certificate *tls.Certificate) *fakeServer {
+	f := &fakeServer{done: make(chan struct{})}
+	f.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.requests.Add(1)
+		handler(w, r)
+	}))
+	f.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if certificate != nil {
+		f.server.TLS = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+	}
+	f.server.StartTLS()
+	DeferCleanup(func() {
+		close(f.done)
+		f.server.CloseClientConnections()
+		f.server.Close()
+	})
+	return f
+}
+
+func (f *fakeServer) ca() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
+}
+
+func (f *fakeServer) kubeconfig() []byte {
+	return harness.TokenKubeconfig(f.server.URL, f.ca(), sentinel)
+}
+
+// hang holds a request until the client or the server goes.
+func (f *fakeServer) hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-f.done:
+	}
+}
+
+func respond(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, body)
+}
+
+const notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
+
+// afterPreflight answers the first request of an import as an API server does, and leaves all others to next.
+func afterPreflight(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == preflightPath {
+			respond(w, http.StatusNotFound, notFoundStatus)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// listenTCP accepts connections and never says anything. It returns the address.
+func listenTCP(ctx context.Context) string {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	var lock sync.Mutex
+	var open []net.Conn
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			lock.Lock()
+			open = append(open, conn)
+			lock.Unlock()
+		}
+	}()
+	DeferCleanup(func() {
+		_ = listener.Close()
+		lock.Lock()
+		defer lock.Unlock()
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+	})
+	return listener.Addr().String()
+}
+
+// closedPort returns an address where nothing listens.
+func closedPort(ctx context.Context) string {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// servingCertificate is self-signed, for the given name or IP address.
+func servingCertificate(name string, notBefore, notAfter time.Time) *tls.Certificate {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fake"},
+		NotBefore: notBefore, NotAfter: notAfter,
+		IsCA: true, BasicConstraintsValid: true,
+		KeyUsage:    x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	Expect(err).NotTo(HaveOccurred())
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// gzipBomb is size bytes of JSON white space in about a thousandth of that.
+func gzipBomb(size int) []byte {
+	GinkgoHelper()
+	var bomb bytes.Buffer
+	writer := gzip.NewWriter(&bomb)
+	chunk := bytes.Repeat([]byte(" "), 1<<20)
+	for range size / len(chunk) {
+		_, err := writer.Write(chunk)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(writer.Close()).To(Succeed())
+	return bomb.Bytes()
+}
+
+// echo is what a hostile server got, for all the ways to send it back.
+func echo(r *http.Request) string {
+	return fmt.Sprintf("you sent %s", r.Header.Get("Authorization"))
+}
