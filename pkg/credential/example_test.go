@@ -38,7 +38,7 @@ func ExampleSet() {
 	fmt.Println(credential.IsInvalid(err))
 	// Output:
 	// https://api.example.com:6443
-	// secret ns/import: its credential resolver is not enabled: set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token
+	// its credential resolver is not enabled: set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token
 	// true
 }
 
@@ -72,7 +72,7 @@ func ExampleNewTokenResolver() {
 	}
 	fmt.Println(cfg.Host)
 	// Output:
-	// secret ns/import: data key ca.crt is missing: put the CA certificate of the API server there
+	// data key ca.crt is missing: put the CA certificate of the API server there
 	// https://api.example.com:6443
 }
 

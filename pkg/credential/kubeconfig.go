@@ -49,14 +49,14 @@ func (r *kubeconfigResolver) Resolve(ctx context.Context, req Request) (*rest.Co
 	}
 	key, err := kubeconfigKey(req.Secret)
 	if err != nil {
-		return nil, Invalid(fmt.Errorf("secret %s/%s: %w", req.Secret.Namespace, req.Secret.Name, err))
+		return nil, Invalid(err)
 	}
 	cfg, err := restconfig.FromKubeconfig(req.Secret.Data[key], restconfig.Options{
 		Context:               req.Secret.Annotations[AnnotationKubeconfigContext],
 		InsecureSkipTLSVerify: r.options.InsecureSkipTLSVerify,
 	})
 	if err != nil {
-		return nil, Invalid(fmt.Errorf("secret %s/%s: data key %s: %w", req.Secret.Namespace, req.Secret.Name, key, nameAnnotation(err)))
+		return nil, Invalid(fmt.Errorf("data key %s: %w", key, nameAnnotation(err)))
 	}
 	return cfg, nil
 }

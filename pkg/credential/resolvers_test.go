@@ -40,9 +40,9 @@ func expectInvalid(t *testing.T, err error, want string) {
 
 func TestKubeconfigResolver(t *testing.T) {
 	const (
-		none = "secret ns/import: no kubeconfig: put it under one of the data keys kubeconfig, value, value.yaml, config, admin.conf, " +
+		none = "no kubeconfig: put it under one of the data keys kubeconfig, value, value.yaml, config, admin.conf, " +
 			"or name its key with the annotation import.open-cluster-management.io/kubeconfig-key"
-		noKey = "secret ns/import: the annotation import.open-cluster-management.io/kubeconfig-key names a data key that the secret does not have"
+		noKey = "the annotation import.open-cluster-management.io/kubeconfig-key names a data key that the secret does not have"
 	)
 	good, bad := kubeconfig(), []byte("bad")
 	keys := func(keys ...string) map[string][]byte {
@@ -81,9 +81,9 @@ func TestKubeconfigResolver(t *testing.T) {
 		"key by annotation missing": {secret: kubeconfigSecret(credential.AnnotationKubeconfigKey, "mine"),
 			want: noKey},
 		"empty": {secret: newSecret(map[string][]byte{"value": nil}),
-			want: "secret ns/import: data key value: kubeconfig is missing: the file is empty"},
+			want: "data key value: kubeconfig is missing: the file is empty"},
 		"ACM token": {secret: tokenSecret(),
-			want: "secret ns/import: no kubeconfig, but server and token: set the annotation import.open-cluster-management.io/credential-resolver to token"},
+			want: "no kubeconfig, but server and token: set the annotation import.open-cluster-management.io/credential-resolver to token"},
 		"ACM token, resolver named": {
 			secret: func() *corev1.Secret {
 				s := tokenSecret()
@@ -92,13 +92,13 @@ func TestKubeconfigResolver(t *testing.T) {
 			}(),
 			want: none},
 		"refused": {secret: newSecret(map[string][]byte{"value": kubeconfig(func(f *clientcmdapiv1.Config) { f.AuthInfos[1].AuthInfo.TokenFile = "/x" })}),
-			want: `secret ns/import: data key value: users[].user.tokenFile of entry "two" is not accepted: file paths are not followed; put the token inline in token`},
+			want: `data key value: users[].user.tokenFile of entry "two" is not accepted: file paths are not followed; put the token inline in token`},
 		"insecure": {secret: newSecret(map[string][]byte{"value": kubeconfig(insecure)}),
-			want: `secret ns/import: data key value: clusters[].cluster.insecure-skip-tls-verify of entry "cl" is not accepted: remove it and put the CA in certificate-authority-data, or let the administrator of the hub allow it`},
+			want: `data key value: clusters[].cluster.insecure-skip-tls-verify of entry "cl" is not accepted: remove it and put the CA in certificate-authority-data, or let the administrator of the hub allow it`},
 		"no current context": {secret: newSecret(map[string][]byte{"kubeconfig": kubeconfig(noCurrent)}),
-			want: "secret ns/import: data key kubeconfig: current-context is ambiguous: the file has several contexts; set it to one of them, or set the annotation import.open-cluster-management.io/kubeconfig-context"},
+			want: "data key kubeconfig: current-context is ambiguous: the file has several contexts; set it to one of them, or set the annotation import.open-cluster-management.io/kubeconfig-context"},
 		"unknown context": {secret: kubeconfigSecret(credential.AnnotationKubeconfigContext, "three"),
-			want: "secret ns/import: data key kubeconfig: context names an entry that does not exist: set the annotation import.open-cluster-management.io/kubeconfig-context to a context of the file"},
+			want: "data key kubeconfig: context names an entry that does not exist: set the annotation import.open-cluster-management.io/kubeconfig-context to a context of the file"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -144,13 +144,13 @@ func TestTokenResolver(t *testing.T) {
 			return s
 		}()},
 		"autoImportRetry is ignored": {secret: with("autoImportRetry", "5")},
-		"no server":                  {secret: tokenSecret("server"), want: "secret ns/import: data key server is missing: write it as https://host:port"},
-		"no token":                   {secret: tokenSecret("token"), want: "secret ns/import: data key token is missing: put the bearer token there"},
-		"no CA":                      {secret: tokenSecret("ca.crt"), want: "secret ns/import: data key ca.crt is missing: put the CA certificate of the API server there"},
-		"no data":                    {secret: newSecret(nil), want: "secret ns/import: data key server is missing: write it as https://host:port"},
-		"http":                       {secret: with("server", "http://"+testToken), want: "secret ns/import: data key server is not accepted: only https is accepted; write it as https://host:port"},
-		"CA not PEM":                 {secret: with("ca.crt", testToken), want: "secret ns/import: data key ca.crt is not valid: it must hold at least one certificate in PEM form"},
-		"token with a line break":    {secret: with("token", testToken+"\nX: y"), want: "secret ns/import: data key token is not valid: it must hold no white space, line break or other special character"},
+		"no server":                  {secret: tokenSecret("server"), want: "data key server is missing: write it as https://host:port"},
+		"no token":                   {secret: tokenSecret("token"), want: "data key token is missing: put the bearer token there"},
+		"no CA":                      {secret: tokenSecret("ca.crt"), want: "data key ca.crt is missing: put the CA certificate of the API server there"},
+		"no data":                    {secret: newSecret(nil), want: "data key server is missing: write it as https://host:port"},
+		"http":                       {secret: with("server", "http://"+testToken), want: "data key server is not accepted: only https is accepted; write it as https://host:port"},
+		"CA not PEM":                 {secret: with("ca.crt", testToken), want: "data key ca.crt is not valid: it must hold at least one certificate in PEM form"},
+		"token with a line break":    {secret: with("token", testToken+"\nX: y"), want: "data key token is not valid: it must hold no white space, line break or other special character"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -92,8 +92,8 @@ func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	resolver, found := s.resolvers[name]
 	if !found {
 		// The name is not repeated: an annotation may hold anything, and the person sees it right there.
-		return nil, Invalid(fmt.Errorf("secret %s/%s: its credential resolver is not enabled: set the annotation %s to one of %s",
-			req.Secret.Namespace, req.Secret.Name, AnnotationCredentialResolver, strings.Join(s.names, ", ")))
+		return nil, Invalid(fmt.Errorf("its credential resolver is not enabled: set the annotation %s to one of %s",
+			AnnotationCredentialResolver, strings.Join(s.names, ", ")))
 	}
 	req.Secret = req.Secret.DeepCopy()
 	cfg, err := call(ctx, name, resolver, req)

@@ -83,7 +83,7 @@ func TestSetResolve(t *testing.T) {
 		"by name":           {name: "other", fake: &credentialtest.Fake{Config: goodConfig()}},
 		"insecure, allowed": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, options: credential.SetOptions{InsecureSkipTLSVerify: true}},
 		"unknown": {name: testToken, invalid: true,
-			want: "secret ns/import: its credential resolver is not enabled: set the annotation " + annotation + " to one of kubeconfig, other"},
+			want: "its credential resolver is not enabled: set the annotation " + annotation + " to one of kubeconfig, other"},
 		"insecure": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, invalid: true,
 			want: "credential resolver other: rest.Config.TLSClientConfig.Insecure is not accepted: the credential resolver must not set it"},
 		"nil and nil": {name: "other",

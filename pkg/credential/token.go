@@ -40,7 +40,7 @@ func (tokenResolver) Resolve(ctx context.Context, req Request) (*rest.Config, er
 	cfg, err := restconfig.FromToken(string(data[tokenKeyServer]), data[tokenKeyCA], string(data[tokenKeyToken]))
 	if err != nil {
 		// The fields of FromToken have the names of the data keys.
-		return nil, Invalid(fmt.Errorf("secret %s/%s: data key %w", req.Secret.Namespace, req.Secret.Name, err))
+		return nil, Invalid(fmt.Errorf("data key %w", err))
 	}
 	return cfg, nil
 }

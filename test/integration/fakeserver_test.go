@@ -47,15 +47,23 @@ func newFakeServer(handler http.HandlerFunc) *fakeServer {
 }
 
 func newFakeServerWithCertificate(handler http.HandlerFunc, certificate *tls.Certificate) *fakeServer {
+	GinkgoHelper()
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if certificate != nil {
+		config.Certificates = []tls.Certificate{*certificate}
+	}
+	return newFakeServerWithTLS(handler, config)
+}
+
+func newFakeServerWithTLS(handler http.HandlerFunc, config *tls.Config) *fakeServer {
+	GinkgoHelper()
 	f := &fakeServer{done: make(chan struct{})}
 	f.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.requests.Add(1)
 		handler(w, r)
 	}))
 	f.server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	if certificate != nil {
-		f.server.TLS = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
-	}
+	f.server.TLS = config
 	f.server.StartTLS()
 	DeferCleanup(func() {
 		close(f.done)
@@ -63,6 +71,16 @@ func newFakeServerWithCertificate(handler http.HandlerFunc, certificate *tls.Cer
 		f.server.Close()
 	})
 	return f
+}
+
+// plainServer is an HTTP server without TLS.
+func plainServer() *httptest.Server {
+	GinkgoHelper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusOK, "{}")
+	}))
+	DeferCleanup(server.Close)
+	return server
 }
 
 func (f *fakeServer) ca() []byte {

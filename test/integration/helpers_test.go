@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -499,3 +500,124 @@ func (h *clusterHistory) snapshot() map[string]int {
 }
 
 func (h *clusterHistory) count(name string) int { return h.snapshot()[name] }
+
+// failureCase is an import that cannot succeed.
+type failureCase struct {
+	name string
+	// secret makes the import Secret of the cluster, and what goes with it. The framework creates the Secret.
+	secret func(ctx context.Context, cluster string) *corev1.Secret
+	// text is what the provider says: reason, what is wrong, the next step. {secret} stands for the Secret's key.
+	text string
+	// importFailed is the text of an import that failed after the first request, instead of text.
+	importFailed string
+	// fix corrects the input. By default the Secret gets a kubeconfig that works.
+	fix func(ctx context.Context, secret *corev1.Secret)
+}
+
+// describeFailures runs all cases at once in one component: they fail as they say, they change their ManagedCluster at
+// most twice while they fail, they tell no token, and each imports when it is corrected.
+func describeFailures(title string, args []string, cases ...failureCase) {
+	Describe(title, Ordered, ContinueOnFailure, func() {
+		const (
+			// watched is above the first back-off of the provider, 5 s and up to a fifth more: a retry is in it.
+			watched    = 7 * time.Second
+			maxChanges = 2
+		)
+		var c *controller
+		var created time.Time
+		clusters := make([]string, len(cases))
+		secrets := make([]*corev1.Secret, len(cases))
+
+		BeforeAll(func(ctx SpecContext) {
+			c = startController(ctx, append([]string{"-v=7"}, args...)...)
+			for i := range cases {
+				clusters[i] = newName("failing")
+				secrets[i] = cases[i].secret(ctx, clusters[i])
+				createSecret(ctx, secrets[i])
+				createCluster(ctx, clusters[i])
+			}
+			created = time.Now()
+		})
+
+		var entries []TableEntry
+		for i := range cases {
+			entries = append(entries, Entry(cases[i].name, i))
+		}
+		text := func(i int) string {
+			return strings.NewReplacer("{secret}", secrets[i].Namespace+"/"+secrets[i].Name).Replace(cases[i].text)
+		}
+
+		DescribeTable("says why", func(ctx SpecContext, i int) {
+			if cases[i].importFailed != "" {
+				Eventually(condition(clusters[i])).WithContext(ctx).Should(beCondition(metav1.ConditionFalse, reasonImportFailed,
+					"failed to import the klusterlet. See errors:\n"+cases[i].importFailed))
+				return
+			}
+			Eventually(condition(clusters[i])).WithContext(ctx).Should(haveFailed(secrets[i], text(i)))
+			reason, _, _ := strings.Cut(text(i), ":")
+			note := failureNote(secrets[i], text(i))
+			Eventually(recordedEvents(secrets[i].Name)).WithContext(ctx).Should(
+				ContainElement(secretEvent(secrets[i], corev1.EventTypeWarning, reason, note)))
+			Eventually(recordedEvents(clusters[i])).WithContext(ctx).Should(
+				ContainElement(clusterEvent(clusters[i], corev1.EventTypeWarning, reason, note)))
+		}, entries)
+
+		It("neither crashes nor patches again and again", func() {
+			tooMany := func() map[string]int {
+				counts := map[string]int{}
+				for i := range cases {
+					if n := history.count(clusters[i]); n > maxChanges {
+						counts[cases[i].name] = n
+					}
+				}
+				return counts
+			}
+			Consistently(tooMany, max(watched-time.Since(created), time.Second)).Should(BeEmpty())
+			Expect(c.running()).To(BeTrue())
+		})
+
+		It("tells no token", func(ctx SpecContext) { expectNoLeak(ctx, c) })
+
+		DescribeTable("imports when corrected", func(ctx SpecContext, i int) {
+			spokes[0].clean(ctx)
+			fix := cases[i].fix
+			if fix == nil {
+				fix = replaceKubeconfig
+			}
+			fix(ctx, secrets[i])
+			expectImported(ctx, clusters[i])
+			spokes[0].expectKlusterlet(ctx, clusters[i])
+		}, entries)
+
+		It("has told no token at the end", func(ctx SpecContext) { expectNoLeak(ctx, c) })
+	})
+}
+
+// replaceKubeconfig puts a kubeconfig that works into a Secret and removes all annotations but the cluster's name.
+func replaceKubeconfig(ctx context.Context, secret *corev1.Secret) {
+	GinkgoHelper()
+	updateSecret(ctx, secret, func(secret *corev1.Secret) {
+		secret.Annotations = map[string]string{
+			kubeconfig.AnnotationManagedCluster: secret.Annotations[kubeconfig.AnnotationManagedCluster],
+		}
+		secret.Data = map[string][]byte{"kubeconfig": spokes[0].Kubeconfig()}
+	})
+}
+
+// withKubeconfig is a case's Secret that holds what build returns.
+func withKubeconfig(build func(ctx context.Context) []byte) func(context.Context, string) *corev1.Secret {
+	return func(ctx context.Context, cluster string) *corev1.Secret { return kubeconfigSecret(cluster, build(ctx)) }
+}
+
+// withServer is a case's Secret for a server of the test.
+func withServer(start func() *fakeServer) func(context.Context, string) *corev1.Secret {
+	return withKubeconfig(func(context.Context) []byte { return start().kubeconfig() })
+}
+
+// controllerConfig is what the component has of the hub: a token of its ServiceAccount.
+func controllerConfig(ctx context.Context) *rest.Config {
+	GinkgoHelper()
+	token, err := hub.ServiceAccountToken(ctx, component.Namespace, component.ServiceAccount, time.Hour)
+	Expect(err).NotTo(HaveOccurred())
+	return &rest.Config{Host: hub.URL(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: hub.CAData()}}
+}
