@@ -19,7 +19,7 @@ import (
 
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/harness"
-	"open-cluster-management.io/import-provider/test/podrunner/process"
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 const (

@@ -85,9 +85,9 @@ type ControlPlane struct {
 	adminCert, adminKey []byte
 
 	mu                sync.Mutex // guards what follows, over a whole start or stop of a process
-	etcd              *process
-	apiServer         *process
-	controllerManager *process
+	etcd              *child
+	apiServer         *child
+	controllerManager *child
 	etcdURL           string
 }
 
@@ -249,7 +249,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context, clientPort, peerPort int) 
 	c.etcdURL = "http://127.0.0.1:" + strconv.Itoa(clientPort)
 	peer := "http://127.0.0.1:" + strconv.Itoa(peerPort)
 	var err error
-	c.etcd, err = startProcess(ctx, filepath.Join(c.binDir, binaries.Etcd), c.logFile(binaries.Etcd),
+	c.etcd, err = startChild(filepath.Join(c.binDir, binaries.Etcd), c.logFile(binaries.Etcd),
 		"--data-dir="+c.file("etcd"),
 		"--listen-client-urls="+c.etcdURL,
 		"--advertise-client-urls="+c.etcdURL,
@@ -264,7 +264,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context, clientPort, peerPort int) 
 
 // startAPIServer needs c.mu. On failure the process may still run.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	apiServer, err := startProcess(ctx, filepath.Join(c.binDir, binaries.KubeAPIServer), c.logFile(binaries.KubeAPIServer),
+	apiServer, err := startChild(filepath.Join(c.binDir, binaries.KubeAPIServer), c.logFile(binaries.KubeAPIServer),
 		"--etcd-servers="+c.etcdURL,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -317,7 +317,7 @@ func (c *ControlPlane) waitReady(ctx context.Context) error {
 
 func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 	var err error
-	c.controllerManager, err = startProcess(ctx, filepath.Join(c.binDir, binaries.KubeControllerManager), c.logFile(binaries.KubeControllerManager),
+	c.controllerManager, err = startChild(filepath.Join(c.binDir, binaries.KubeControllerManager), c.logFile(binaries.KubeControllerManager),
 		"--kubeconfig="+c.KubeconfigPath(),
 		"--controllers="+strings.Join(controllers, ","),
 		"--use-service-account-credentials=true",
@@ -346,7 +346,7 @@ func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 
 // await calls check until it returns nil. It gives up when ctx or startTimeout is over, or one of the processes ends, and
 // then reports that, the last result and the end of the log.
-func await(ctx context.Context, what string, check func(context.Context) error, needs ...*process) error {
+func await(ctx context.Context, what string, check func(context.Context) error, needs ...*child) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ticker := time.NewTicker(pollEvery)
@@ -433,7 +433,8 @@ func (c *ControlPlane) KillAPIServer() error {
 	if c.apiServer == nil {
 		return fmt.Errorf("control plane %q is stopped", c.name)
 	}
-	return c.apiServer.kill()
+	c.apiServer.Kill()
+	return nil
 }
 
 // StartAPIServer starts the API server again after KillAPIServer, with the same port, data and certificates, and waits for
@@ -449,7 +450,8 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	}
 	if err := c.startAPIServer(ctx); err != nil {
 		// One that is not ready goes, so that the caller may try again.
-		return fmt.Errorf("start the API server of control plane %q: %w", c.name, errors.Join(err, c.apiServer.kill()))
+		c.apiServer.Kill()
+		return fmt.Errorf("start the API server of control plane %q: %w", c.name, err)
 	}
 	return nil
 }
@@ -473,16 +475,14 @@ func (c *ControlPlane) signalAPIServer(sig syscall.Signal) error {
 func (c *ControlPlane) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var errs []error
-	for _, p := range []*process{c.controllerManager, c.apiServer, c.etcd} {
+	for _, p := range []*child{c.controllerManager, c.apiServer, c.etcd} {
 		if p != nil {
 			// Killed, not asked: the data is thrown away, and an API server that is asked waits for open requests.
-			errs = append(errs, p.kill())
+			p.Kill()
 		}
 	}
 	c.controllerManager, c.apiServer, c.etcd = nil, nil, nil
-	errs = append(errs, os.RemoveAll(c.dir))
-	if err := errors.Join(errs...); err != nil {
+	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("stop control plane %q: %w", c.name, err)
 	}
 	return nil

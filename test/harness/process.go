@@ -3,90 +3,55 @@
 package harness
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
+
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 // logTailBytes is how much of a process's log an error carries.
 const logTailBytes = 3 << 10
 
-// process is a running child and its log.
-type process struct {
+// child is a running process of a control plane and its log.
+type child struct {
+	*process.Process
 	name    string
 	logPath string
-	cmd     *exec.Cmd
-	done    chan struct{} // closed when it has ended
-	err     error         // how it ended; read after done
 }
 
-// startProcess runs bin with its output appended to logPath. The process outlives ctx: only stop ends it.
-func startProcess(ctx context.Context, bin, logPath string, args ...string) (*process, error) {
-	name := filepath.Base(bin)
+// startChild runs bin with its output appended to logPath.
+func startChild(bin, logPath string, args ...string) (*child, error) {
+	c := &child{name: filepath.Base(bin), logPath: logPath}
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", name, err)
+		return nil, fmt.Errorf("open the log of %s: %w", c.name, err)
 	}
-
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = sysProcAttr()
-	for _, kv := range os.Environ() {
-		// etcd reads a flag from every ETCD_ variable, and a test must not meet the developer's own cluster.
-		if !strings.HasPrefix(kv, "ETCD_") && !strings.HasPrefix(kv, "KUBE") {
-			cmd.Env = append(cmd.Env, kv)
-		}
+	// The child has a descriptor of its own.
+	defer func() { _ = log.Close() }()
+	// No environment: etcd reads a flag from every ETCD_ variable, and a test must not meet the developer's own cluster.
+	c.Process, err = process.Start(process.Options{Path: bin, Args: args, Output: log})
+	if err != nil {
+		return nil, err
 	}
-
-	p := &process{name: name, logPath: logPath, cmd: cmd, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		// The parent death signal comes when the *thread* that started the child ends. So this goroutine keeps its thread
-		// as long as the child lives, and never gives it back: the thread ends with the goroutine.
-		runtime.LockOSThread()
-		defer func() { _ = log.Close() }()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	return p, nil
+	return c, nil
 }
 
 // signal sends sig; it fails when the process has ended.
-func (p *process) signal(sig syscall.Signal) error {
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		return fmt.Errorf("send %s to %s: %w", sig, p.name, err)
+func (p *child) signal(sig syscall.Signal) error {
+	if err := p.Signal(sig); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
 	}
-	return nil
-}
-
-// kill ends the process at once, a stopped one too, and waits until it is gone. Killing an ended one is no error.
-func (p *process) kill() error {
-	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-p.done
 	return nil
 }
 
 // ended says whether the process is gone.
-func (p *process) ended() bool {
+func (p *child) ended() bool {
 	select {
-	case <-p.done:
+	case <-p.Done():
 		return true
 	default:
 		return false
@@ -94,17 +59,17 @@ func (p *process) ended() bool {
 }
 
 // failure describes an end that nobody asked for.
-func (p *process) failure() error {
-	return fmt.Errorf("%s ended early (%s); %s", p.name, p.cmd.ProcessState, p.tail())
+func (p *child) failure() error {
+	return fmt.Errorf("%s ended early with code %d; %s", p.name, p.ExitCode(), p.tail())
 }
 
 // portTaken says whether the process ended because another one listens on its port.
-func (p *process) portTaken() bool {
+func (p *child) portTaken() bool {
 	return p.ended() && strings.Contains(p.tail(), "address already in use")
 }
 
 // tail returns the end of the log, for errors.
-func (p *process) tail() string {
+func (p *child) tail() string {
 	f, err := os.Open(p.logPath)
 	if err != nil {
 		return fmt.Sprintf("its log cannot be read: %v", err)

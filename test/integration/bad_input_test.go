@@ -246,7 +246,9 @@ var _ = Describe("Bad input", func() {
 		refusedField("users[].user.as", ownID,
 			func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.Impersonate = sentinel }),
 		refusedField("users[].user.as-groups", ownID,
-			func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.ImpersonateGroups = []string{sentinel} }),
+			func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
+				user.ImpersonateGroups = []string{sentinel}
+			}),
 		refusedField("clusters[].cluster.proxy-url", "remove it; only the administrator of the hub chooses a proxy",
 			func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 				cluster.ProxyURL = "http://" + sentinel + ".example.com"

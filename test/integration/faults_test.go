@@ -74,7 +74,9 @@ var _ = Describe("Faults", func() {
 			name: "a tls-server-name that is not in the certificate",
 			secret: withKubeconfig(func(context.Context) []byte {
 				return editKubeconfig(spokes[0].URL(), spokes[0].CAData(),
-					func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { cluster.TLSServerName = "other.example.com" })
+					func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+						cluster.TLSServerName = "other.example.com"
+					})
 			}),
 			text: "TLSNameMismatch: the serving certificate is for other names than the server of the credential; " + nextTLSName,
 		},

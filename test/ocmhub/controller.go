@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"open-cluster-management.io/import-provider/test/podrunner/process"
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"open-cluster-management.io/import-provider/test/podrunner/process"
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 const (

@@ -124,6 +124,14 @@ func (p *Process) Stop(grace time.Duration) (graceful bool) {
 	return false
 }
 
+// Signal sends a signal. It fails when the child has exited.
+func (p *Process) Signal(signal syscall.Signal) error {
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		return fmt.Errorf("send %s to process %d: %w", signal, p.PID(), err)
+	}
+	return nil
+}
+
 // Kill sends SIGKILL and returns once the child is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"open-cluster-management.io/import-provider/test/podrunner/process"
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 const parentEnv = "PROCESS_TEST_PARENT"

@@ -1,9 +1,0 @@
-// Copyright Contributors to the Open Cluster Management project
-
-package harness
-
-import "syscall"
-
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
