@@ -36,8 +36,8 @@ const (
 	DefaultMaxResponseBytes = 3 << 20
 	// DefaultQPS and DefaultBurst are above the number of requests of an import, which is thus never held back by
 	// its own client.
-	DefaultQPS   = 50
-	DefaultBurst = 100
+	DefaultQPS   = 100
+	DefaultBurst = 200
 
 	maxTimeout = 10 * time.Minute
 	// idleConnTimeout closes the connection of an import soon after it: there is no next request.

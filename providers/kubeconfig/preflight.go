@@ -101,7 +101,8 @@ func requestProblem(err error) *problem {
 	)
 	failedIn := stageDial
 	if errors.As(err, &stageErr) {
-		failedIn = stageErr.stage
+		// Without the wrapping of http.Client, whose error would answer Timeout for the one it wraps.
+		failedIn, err = stageErr.stage, stageErr.err
 	}
 	switch {
 	case errors.Is(err, errImportTimeout), errors.Is(err, errResponseTooLarge), errors.Is(err, errBodyBroken):

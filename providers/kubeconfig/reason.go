@@ -63,7 +63,7 @@ var nextSteps = map[Reason]string{
 	ReasonTLSNameMismatch:   "use a server name that the certificate is for, or set tls-server-name in the kubeconfig",
 	ReasonTLSFailed:         "check that the server of the kubeconfig is a Kubernetes API server that accepts this client",
 	ReasonUnauthorized:      "put a valid credential into the Secret",
-	ReasonForbidden:         "grant the credential what docs/permissions.md lists; the log of the import controller names the request",
+	ReasonForbidden:         "grant it the ClusterRole in manifests/managed-cluster; the log of the import controller names the request",
 	ReasonServerFailed:      "check the health of the cluster's API server; the import is tried again",
 	ReasonNotKubernetes:     "correct the server of the kubeconfig",
 }

@@ -147,7 +147,9 @@ func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading a buffered answer: %w", err)
 	}
-	if _, _, err := answerDecoder.Decode(body, nil, nil); err != nil {
+	// client-go takes a Status for a failure whatever the code, with a text of the server.
+	object, _, err := answerDecoder.Decode(body, nil, nil)
+	if _, isStatus := object.(*metav1.Status); err != nil || isStatus {
 		return problemResponse(req, &problem{reason: ReasonNotKubernetes,
 			detail: "the server does not answer like a Kubernetes API server"}), nil
 	}

@@ -7,20 +7,18 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"k8s.io/component-base/cli"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"open-cluster-management.io/ocm/pkg/version"
 
 	"open-cluster-management.io/import-provider/pkg/hub"
 )
 
 func main() {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-	}
-	command, err := hub.NewImportController(version)
+	// The build sets the version where it does for OCM's own commands.
+	command, err := hub.NewImportController(version.Get().String())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
