@@ -3,10 +3,12 @@
 package restconfig
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdapiv1 "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -129,5 +131,33 @@ func TestEntryName(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestDocumentedFields holds the table of docs/security.md and that of the code together.
+func TestDocumentedFields(t *testing.T) {
+	words := map[verdict]string{
+		copied:   "accepted, validated",
+		unused:   "accepted, dropped",
+		rejected: "rejected",
+		insecure: "rejected unless `--insecure-allow-skip-tls-verify`",
+	}
+	var want []string
+	for _, f := range fields() {
+		if word, documented := words[f.verdict]; documented && f.path != "" && !strings.HasPrefix(f.owner, "rest.") {
+			want = append(want, "| `"+f.path+"` | "+word+" |")
+		}
+	}
+	doc, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(doc), "| field | |\n|---|---|\n")
+	if !found {
+		t.Fatal("docs/security.md has no table of fields")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	if diff := cmp.Diff(want, strings.Split(table, "\n")); diff != "" {
+		t.Errorf("docs/security.md differs from the code (-code +document):\n%s", diff)
 	}
 }
