@@ -36,11 +36,11 @@ help: ## Show this help
 
 .PHONY: build
 build: ## Build the commands into bin/
-	go build -buildvcs=auto -ldflags '$(LDFLAGS)' -o bin/ ./pkg/cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./pkg/cmd/...
 
 .PHONY: image
 image: ## Build the images as OCI archives in _output/, without a container engine (VERSION, IMAGE_PREFIX)
-	GOOS=linux go build -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(OUTPUT)/image/ ./pkg/cmd/...
+	GOOS=linux go build -ldflags '$(LDFLAGS)' -o $(OUTPUT)/image/ ./pkg/cmd/...
 	go run ./hack/ociimage -o $(OUTPUT)/import-controller.tar -ref $(IMAGE_PREFIX)import-controller:$(VERSION) \
 		$(OUTPUT)/image/import-controller
 	@# The operator of a hub writes the whole command line, which begins with /registration.
@@ -68,7 +68,7 @@ test: test-unit test-integration test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: ## Run the tests that start nothing
-	$(call gotest,unit) ./pkg/... ./providers/... ./hack/... ./test/binaries/...
+	$(call gotest,unit) -timeout 5m ./pkg/... ./providers/... ./hack/... ./test/binaries/... ./test/process/...
 
 .PHONY: test-integration
 test-integration: prebuild ## Run the tests against real API servers

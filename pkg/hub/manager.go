@@ -180,7 +180,7 @@ func (o *controllerOptions) run(ctx context.Context, config *rest.Config) error 
 		RenewDeadline:                 &o.renewDeadline,
 		RetryPeriod:                   &o.retryPeriod,
 		HealthProbeBindAddress:        o.healthAddress,
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress, FilterProvider: withComponentMetrics},
 		GracefulShutdownTimeout:       &shutdown,
 	})
 	if err != nil {

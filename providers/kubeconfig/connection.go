@@ -36,7 +36,8 @@ const (
 	DefaultMaxResponseBytes = 3 << 20
 	// DefaultQPS and DefaultBurst are above the number of requests of an import, which is thus never held back by
 	// its own client.
-	DefaultQPS   = 100
+	DefaultQPS = 100
+	// DefaultBurst goes with DefaultQPS.
 	DefaultBurst = 200
 
 	maxTimeout = 10 * time.Minute

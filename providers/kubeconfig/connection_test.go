@@ -479,7 +479,6 @@ func TestOwnClientsDoNotThrottle(t *testing.T) {
 	}
 	for name, client := range map[string]rest.Interface{
 		"Kubernetes":     clients.KubeClient.CoreV1().RESTClient(),
-		"apps":           clients.KubeClient.AppsV1().RESTClient(),
 		"API extensions": clients.APIExtClient.ApiextensionsV1().RESTClient(),
 		"operator":       clients.OperatorClient.OperatorV1().RESTClient(),
 	} {

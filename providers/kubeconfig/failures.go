@@ -82,8 +82,8 @@ func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err erro
 	if last.input == a.input {
 		next.count = last.count + 1
 	}
-	var retry time.Duration
-	next.err, retry = outcome(text, p, next.count)
+	retry, failed := outcome(text, p, next.count)
+	next.err = failed
 	next.until = time.Now().Add(retry)
 	f.byCluster[a.clusterName] = next
 	return last.text != text || last.input != a.input, next.err

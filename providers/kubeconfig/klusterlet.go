@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,9 +25,13 @@ const (
 
 	// crdServedTimeout bounds the wait for the CRD of the Klusterlet to be served, which takes an API server some
 	// tens of milliseconds after it stored the CRD.
-	crdServedTimeout  = 10 * time.Second
-	crdServedInterval = 25 * time.Millisecond
+	crdServedTimeout = 10 * time.Second
 )
+
+// crdServedDelay is the time between two looks: short at first, then gentle with an API server that is busy.
+func crdServedDelay() wait.DelayFunc {
+	return wait.Backoff{Duration: 10 * time.Millisecond, Factor: 1.5, Cap: 250 * time.Millisecond, Steps: math.MaxInt32}.DelayFunc()
+}
 
 // operatorClientset is the operator client with a Create of a Klusterlet that does not wait. The API server holds a
 // create of a custom resource back for two seconds after the CRD was established, for control planes with several
@@ -59,7 +64,9 @@ func (c *klusterletClient) Create(ctx context.Context, klusterlet *operatorv1.Kl
 		return nil, fmt.Errorf("preparing Klusterlet %s: %w", klusterlet.Name, err)
 	}
 	var applied *operatorv1.Klusterlet
-	err = wait.PollUntilContextTimeout(ctx, crdServedInterval, crdServedTimeout, true, func(ctx context.Context) (bool, error) {
+	waitCtx, cancel := context.WithTimeout(ctx, crdServedTimeout)
+	defer cancel()
+	err = crdServedDelay().Until(waitCtx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
 		applied, err = c.Patch(ctx, klusterlet.Name, types.ApplyPatchType, patch, metav1.PatchOptions{
 			DryRun:          options.DryRun,

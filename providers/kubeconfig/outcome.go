@@ -100,9 +100,9 @@ func (e *hostError) As(target any) bool {
 //	unexpected   plain error                       tries again by its own exponential back-off
 //
 // failures counts the attempts that failed in a row, from 1.
-func outcome(text string, p *problem, failures int) (err error, retry time.Duration) { //nolint:revive // the error is the result, the time its companion.
+func outcome(text string, p *problem, failures int) (retry time.Duration, err error) {
 	if p.unexpected {
-		return errors.New(text), 0
+		return 0, errors.New(text)
 	}
 	switch {
 	case p.invalid:
@@ -113,5 +113,5 @@ func outcome(text string, p *problem, failures int) (err error, retry time.Durat
 		retry = min(firstRetry<<min(failures-1, 10), lastRetry)
 	}
 	retry = wait.Jitter(retry, retryJitter)
-	return &hostError{text: text, requeue: helpers.NewRequeueError("import is tried again", retry)}, retry
+	return retry, &hostError{text: text, requeue: helpers.NewRequeueError("import is tried again", retry)}
 }

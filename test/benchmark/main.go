@@ -40,7 +40,7 @@ type options struct {
 
 func main() {
 	o := options{}
-	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of each scenario; alone takes two more, being short.")
+	flag.IntVar(&o.rounds, "rounds", 3, "Rounds of ten; alone takes two more, ten-one-hung one.")
 	flag.IntVar(&o.clusters, "clusters", 10, "Clusters of the scenarios with many, at 300 MiB each.")
 	flag.DurationVar(&o.hungLimit, "hung-limit", time.Minute, "How long to wait for the healthy clusters beside the hung one.")
 	flag.StringVar(&o.only, "only", "", "Run one scenario: "+strings.Join(scenarios, ", ")+".")

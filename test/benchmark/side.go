@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -149,8 +150,8 @@ func (s *side) stop() error {
 		return nil
 	}
 	var errs []error
-	for i := len(s.stops) - 1; i >= 0; i-- {
-		errs = append(errs, s.stops[i]())
+	for _, stop := range slices.Backward(s.stops) {
+		errs = append(errs, stop())
 	}
 	return errors.Join(errs...)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // settleTime lets API servers finish what they still do when they are ready.
-const settleTime = 2 * time.Second
+const settleTime = 1500 * time.Millisecond
 
 // startSpokes starts managed clusters that never saw OCM, all at once.
 func startSpokes(ctx context.Context, binDir string, n int) ([]*harness.ControlPlane, error) {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -29,7 +28,7 @@ const (
 type usage struct {
 	// cpu is in seconds: of the import-controller, and of all programs that import clusters or run beside.
 	cpuImporter, cpuHub float64
-	// hubRequests were sent to the hub by the import-controller.
+	// hubRequests were answered by the hub, whoever sent them.
 	hubRequests float64
 }
 
@@ -45,6 +44,11 @@ func (u usage) minus(before usage) usage {
 func (s *side) usage(ctx context.Context) (usage, error) {
 	var u usage
 	var err error
+	if u.hubRequests, err = requests(ctx, s.hub, func(labels string) bool {
+		return !isWatch(labels) && !strings.Contains(labels, `,resource="leases"`)
+	}); err != nil {
+		return u, err
+	}
 	if u.cpuHub, err = cpuSeconds(s.registration.PID()); err != nil {
 		return u, err
 	}
@@ -55,20 +59,7 @@ func (s *side) usage(ctx context.Context) (usage, error) {
 		return u, err
 	}
 	u.cpuHub += u.cpuImporter
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.importer.URL("/metrics"), http.NoBody)
-	if err != nil {
-		return u, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return u, fmt.Errorf("reading the import-controller's metrics: %w", err)
-	}
-	defer resp.Body.Close()
-	host := `host="` + strings.TrimPrefix(s.hub.URL(), "https://") + `"`
-	u.hubRequests, err = sumMetric(resp.Body, "rest_client_requests_total", func(labels string) bool {
-		return strings.Contains(labels, host)
-	})
-	return u, err
+	return u, nil
 }
 
 // memory returns the resident set, in MiB, of the import-controller and of all programs.
@@ -125,21 +116,29 @@ var importedResources = []string{
 
 // spokeRequests counts the requests of importers that a managed cluster has answered.
 func spokeRequests(ctx context.Context, spoke *harness.ControlPlane) (float64, error) {
-	client, err := kubernetes.NewForConfig(spoke.Config())
+	return requests(ctx, spoke, func(labels string) bool {
+		return !isWatch(labels) && slices.ContainsFunc(importedResources, func(resource string) bool {
+			return strings.Contains(labels, `,resource="`+resource+`"`)
+		})
+	})
+}
+
+// isWatch finds the requests of informers, which an API server has of its own.
+func isWatch(labels string) bool {
+	return strings.Contains(labels, `verb="LIST"`) || strings.Contains(labels, `verb="WATCH"`)
+}
+
+// requests counts the requests that an API server has answered.
+func requests(ctx context.Context, c *harness.ControlPlane, counted func(labels string) bool) (float64, error) {
+	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return 0, err
 	}
 	metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading the metrics of a managed cluster: %w", err)
+		return 0, fmt.Errorf("reading the metrics of an API server: %w", err)
 	}
-	return sumMetric(bytes.NewReader(metrics), "apiserver_request_total", func(labels string) bool {
-		// Informers of the API server itself list and watch.
-		return !strings.Contains(labels, `verb="LIST"`) && !strings.Contains(labels, `verb="WATCH"`) &&
-			slices.ContainsFunc(importedResources, func(resource string) bool {
-				return strings.Contains(labels, `,resource="`+resource+`"`)
-			})
-	})
+	return sumMetric(bytes.NewReader(metrics), "apiserver_request_total", counted)
 }
 
 // sumMetric adds up the samples of a metric, in Prometheus's text format, whose labels are counted.

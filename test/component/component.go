@@ -43,7 +43,7 @@ func Build(ctx context.Context, dir string) error {
 		return fmt.Errorf("finding the module: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w",
-		"-o", dir+string(filepath.Separator), "./pkg/cmd/...") //nolint:gosec // our own tool and folder.
+		"-o", dir+string(filepath.Separator), "./pkg/cmd/...")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if output, err := cmd.CombinedOutput(); err != nil {
@@ -64,7 +64,7 @@ func Install(ctx context.Context, hub *harness.ControlPlane, binDir, folder stri
 		return fmt.Errorf("finding kubectl: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig="+hub.KubeconfigPath(), "apply", "--server-side", "--force-conflicts",
-		"-k", filepath.Join(root, "manifests", folder)) //nolint:gosec // our own tool and folder.
+		"-k", filepath.Join(root, "manifests", folder))
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("applying manifests/%s: %w\n%s", folder, err, output)
 	}

@@ -263,7 +263,7 @@ func (d *demo) run(ctx context.Context, kubeconfig string, args ...string) (stri
 }
 
 func (d *demo) command(ctx context.Context, kubeconfig string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, d.kubectl, append([]string{"--kubeconfig=" + kubeconfig}, args...)...) //nolint:gosec // our own kubectl.
+	return exec.CommandContext(ctx, d.kubectl, append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
 }
 
 func (d *demo) keep() {

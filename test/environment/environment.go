@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -78,8 +79,8 @@ func (e *Environment) Stop() error {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	var errs []error
-	for i := len(e.stops) - 1; i >= 0; i-- {
-		errs = append(errs, e.stops[i]())
+	for _, stop := range slices.Backward(e.stops) {
+		errs = append(errs, stop())
 	}
 	e.stops = nil
 	return errors.Join(errs...)

@@ -143,7 +143,7 @@ func start(ctx context.Context, o Options) (*ControlPlane, error) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.startEtcd(ctx, ports[1], ports[2]); err != nil {
+	if err := c.startEtcd(ports[1], ports[2]); err != nil {
 		return c, err
 	}
 	if err := c.startAPIServer(ctx); err != nil {
@@ -245,7 +245,7 @@ func (c *ControlPlane) writeCredentials() error {
 }
 
 // startEtcd does not wait: the API server does.
-func (c *ControlPlane) startEtcd(ctx context.Context, clientPort, peerPort int) error {
+func (c *ControlPlane) startEtcd(clientPort, peerPort int) error {
 	c.etcdURL = "http://127.0.0.1:" + strconv.Itoa(clientPort)
 	peer := "http://127.0.0.1:" + strconv.Itoa(peerPort)
 	var err error

@@ -23,8 +23,12 @@ import (
 )
 
 const (
-	invalid      = "CredentialInvalid: credential resolver kubeconfig: secret {secret}: "
-	invalidKey   = invalid + "data key kubeconfig: "
+	invalid         = "CredentialInvalid: credential resolver kubeconfig: "
+	invalidKey      = invalid + "data key kubeconfig: "
+	ambiguousNotice = "2 Secrets are for ManagedCluster {cluster}, none is used; keep one of them and delete the others " +
+		"or remove their annotation import.open-cluster-management.io/managed-cluster"
+	misplacedNotice = "annotation import.open-cluster-management.io/managed-cluster names another cluster than {cluster}, " +
+		"whose namespace this is; set it to {cluster}"
 	defaultEntry = ` of entry "default"`
 )
 
@@ -145,7 +149,7 @@ var _ = Describe("Bad input", func() {
 		failureCase{
 			name:   "a resolver that does not exist",
 			secret: withAnnotation(credential.AnnotationCredentialResolver, sentinel, spokeKubeconfig),
-			text: "CredentialInvalid: secret {secret}: its credential resolver is not enabled: " +
+			text: "CredentialInvalid: its credential resolver is not enabled: " +
 				"set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token",
 		},
 		failureCase{
@@ -163,7 +167,7 @@ var _ = Describe("Bad input", func() {
 				secret.Annotations[credential.AnnotationCredentialResolver] = credential.ResolverToken
 				return secret
 			},
-			text: "CredentialInvalid: credential resolver token: secret {secret}: data key ca.crt is missing: " +
+			text: "CredentialInvalid: credential resolver token: data key ca.crt is missing: " +
 				"put the CA certificate of the API server there",
 		},
 		failureCase{
@@ -176,15 +180,12 @@ var _ = Describe("Bad input", func() {
 			},
 			text: "SecretAmbiguous: it is not the only one for this cluster: {secret}, {secret}-second; keep one of them and " +
 				"delete the others or remove their annotation import.open-cluster-management.io/managed-cluster",
+			notice: ambiguousNotice,
 			fix: func(ctx context.Context, secret *corev1.Secret) {
 				second := secret.DeepCopy()
 				second.Name += "-second"
-				note := "2 Secrets are for ManagedCluster " + secret.Name + ", none is used; keep one of them and delete the others " +
-					"or remove their annotation import.open-cluster-management.io/managed-cluster"
-				for _, one := range []*corev1.Secret{secret, second} {
-					Eventually(recordedEvents(one.Name)).WithContext(ctx).Should(
-						ContainElement(secretEvent(one, corev1.EventTypeWarning, "SecretAmbiguous", note)))
-				}
+				Eventually(recordedEvents(second.Name)).WithContext(ctx).Should(ContainElement(secretEvent(second, corev1.EventTypeWarning,
+					"SecretAmbiguous", strings.ReplaceAll(ambiguousNotice, "{cluster}", secret.Name))))
 				deleteSecret(ctx, second)
 			},
 		},
@@ -198,6 +199,7 @@ var _ = Describe("Bad input", func() {
 			},
 			text: "SecretMisplaced: its annotation names another cluster; " +
 				"set its annotation import.open-cluster-management.io/managed-cluster to the name of its namespace",
+			notice: misplacedNotice,
 			fix: func(ctx context.Context, secret *corev1.Secret) {
 				updateSecret(ctx, secret, func(secret *corev1.Secret) {
 					secret.Annotations[kubeconfig.AnnotationManagedCluster] = secret.Namespace
@@ -269,7 +271,7 @@ var _ = Describe("Bad input", func() {
 			_, err = credential.NewKubeconfigResolver(credential.KubeconfigOptions{}).
 				Resolve(ctx, credential.Request{ClusterName: secret.Name, Secret: secret})
 			Expect(credential.IsInvalid(err)).To(BeTrue())
-			Expect(err).To(MatchError("secret " + importNamespace + "/" + secret.Name + ": data key kubeconfig: " +
+			Expect(err).To(MatchError("data key kubeconfig: " +
 				"kubeconfig is too large: the limit is 1 MiB; " + inline))
 		})
 
@@ -344,8 +346,7 @@ var _ = Describe("Bad input", func() {
 			Eventually(func(ctx context.Context) ([]event, error) {
 				return recordedEvents(kubeconfig.SecretName)(ctx)
 			}).WithContext(ctx).Should(ContainElement(secretEvent(secret, corev1.EventTypeWarning, "SecretMisplaced",
-				"annotation import.open-cluster-management.io/managed-cluster names another cluster than "+tenant+
-					", whose namespace this is; set it to "+tenant)))
+				strings.ReplaceAll(misplacedNotice, "{cluster}", tenant))))
 			Consistently(condition(victim), quiet).WithContext(ctx).Should(BeNil())
 		})
 

@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,6 +122,12 @@ func afterPreflight(next http.HandlerFunc) http.HandlerFunc {
 // listenTCP accepts connections and never says anything. It returns the address.
 func listenTCP(ctx context.Context) string {
 	GinkgoHelper()
+	return listenTCPFunc(ctx, func() {})
+}
+
+// listenTCPFunc is listenTCP that calls accepted at the first connection.
+func listenTCPFunc(ctx context.Context, accepted func()) string {
+	GinkgoHelper()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	var lock sync.Mutex
@@ -132,6 +139,9 @@ func listenTCP(ctx context.Context) string {
 				return
 			}
 			lock.Lock()
+			if len(open) == 0 {
+				accepted()
+			}
 			open = append(open, conn)
 			lock.Unlock()
 		}
@@ -147,12 +157,50 @@ func listenTCP(ctx context.Context) string {
 	return listener.Addr().String()
 }
 
+// proxyTCP forwards connections to a server and returns its own URL. accepted is called at the first connection.
+func proxyTCP(ctx context.Context, server string, accepted func()) string {
+	GinkgoHelper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	var once sync.Once
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			once.Do(accepted)
+			go forward(client, strings.TrimPrefix(server, "https://"))
+		}
+	}()
+	return "https://" + listener.Addr().String()
+}
+
+// forward copies both ways until one side ends.
+func forward(client net.Conn, address string) {
+	defer func() { _ = client.Close() }()
+	server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", address)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	done := make(chan struct{}, 2)
+	for from, to := range map[net.Conn]net.Conn{client: server, server: client} {
+		go func() {
+			_, _ = io.Copy(to, from)
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}
+
 // closedPort returns an address where nothing listens.
 func closedPort(ctx context.Context) string {
 	GinkgoHelper()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
+	Expect(listener.Close()).To(Succeed())
 	return listener.Addr().String()
 }
 

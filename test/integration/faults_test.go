@@ -12,9 +12,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/harness"
 )
 
@@ -22,11 +24,14 @@ const (
 	nextUnreachable = "check that the server of the kubeconfig is right and reachable from the hub"
 	nextTLS         = "put the CA that signs the API server's certificate into the Secret"
 	nextTLSName     = "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"
-	nextExpired     = "put a kubeconfig with a valid client certificate into the Secret"
+	forbidden       = "Forbidden: the credential may not do all that an import does; grant it the ClusterRole in " +
+		"manifests/managed-cluster; the log of the import controller names the request"
+	nextExpired = "put a kubeconfig with a valid client certificate into the Secret"
 )
 
-// grant gives a user of the cluster cluster-wide permissions until the spec, or the container, ends.
-func (s *spokeCluster) grant(ctx context.Context, user string, rules ...rbacv1.PolicyRule) {
+// grant gives a user of the cluster cluster-wide permissions until the spec, or the container, ends, or the result is
+// called.
+func (s *spokeCluster) grant(ctx context.Context, user string, rules ...rbacv1.PolicyRule) (revoke func(ctx context.Context)) {
 	GinkgoHelper()
 	name := "grant-" + newName(user)
 	_, err := s.kube.RbacV1().ClusterRoles().Create(ctx,
@@ -38,13 +43,27 @@ func (s *spokeCluster) grant(ctx context.Context, user string, rules ...rbacv1.P
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(s.kube.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-		Expect(s.kube.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-	})
+	revoke = func(ctx context.Context) {
+		GinkgoHelper()
+		for _, err := range []error{
+			s.kube.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}),
+			s.kube.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}),
+		} {
+			if !apierrors.IsNotFound(err) {
+				Expect(err).NotTo(HaveOccurred())
+			}
+		}
+	}
+	DeferCleanup(func(ctx SpecContext) { revoke(ctx) })
+	return revoke
 }
 
-var allowAll = rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}
+// grantAll corrects an import without a change of its Secret, and does not wait for the retry.
+func grantAll(ctx context.Context, user string, secret *corev1.Secret) {
+	GinkgoHelper()
+	spokes[0].grant(ctx, user, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	annotateCluster(ctx, secret.Name, kubeconfig.AnnotationImmediateImport, "")
+}
 
 // fake starts a server of which nothing but the handshake matters.
 func fake(certificate *tls.Certificate) *fakeServer {
@@ -110,9 +129,8 @@ var _ = Describe("Faults", func() {
 		failureCase{
 			name:   "a user without permissions",
 			secret: withKubeconfig(func(context.Context) []byte { return spokes[0].userKubeconfig("nobody") }),
-			text:   "Forbidden: the credential may not get namespaces; grant the credential what docs/permissions.md lists",
-			// The Secret stays as it is: the retry finds the permission.
-			fix: func(ctx context.Context, _ *corev1.Secret) { spokes[0].grant(ctx, "nobody", allowAll) },
+			text:   forbidden,
+			fix:    func(ctx context.Context, secret *corev1.Secret) { grantAll(ctx, "nobody", secret) },
 		},
 		failureCase{
 			name: "a user that may only read",
@@ -122,8 +140,8 @@ var _ = Describe("Faults", func() {
 				})
 				return spokes[0].userKubeconfig("reader")
 			}),
-			importFailed: "?",
-			fix:          func(ctx context.Context, _ *corev1.Secret) { spokes[0].grant(ctx, "reader", allowAll) },
+			importFailed: forbidden,
+			fix:          func(ctx context.Context, secret *corev1.Secret) { grantAll(ctx, "reader", secret) },
 		},
 		failureCase{
 			name: "a name that does not resolve",
@@ -163,7 +181,7 @@ var _ = Describe("Faults", func() {
 				f = newFakeServer(afterPreflight(func(_ http.ResponseWriter, r *http.Request) { f.hang(r) }))
 				return f
 			}),
-			importFailed: "?",
+			importFailed: "Unreachable: the connection is accepted, no answer comes within the timeout; " + nextUnreachable,
 		},
 		failureCase{
 			name: "a server that does not speak TLS",
@@ -184,7 +202,7 @@ var _ = Describe("Faults", func() {
 			name: "a TLS server that wants another client certificate",
 			secret: withServer(func() *fakeServer {
 				f := newFakeServerWithTLS(func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "{}") },
-					&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12})
+					&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12}) //nolint:gosec // in TLS 1.3 the refusal comes after the handshake.
 				return f
 			}),
 			text: "TLSFailed: the server refuses the TLS handshake; " +

@@ -30,7 +30,7 @@ import (
 
 const (
 	// timeout is for what happens within a second on a quiet machine.
-	timeout  = 30 * time.Second
+	timeout  = 20 * time.Second
 	interval = 20 * time.Millisecond
 
 	spokeCount = 3
@@ -59,6 +59,7 @@ func TestIntegration(t *testing.T) {
 	}
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(timeout)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(interval)
 	SetDefaultConsistentlyPollingInterval(interval)
 	RunSpecs(t, "Integration")

@@ -3,6 +3,7 @@
 package ocmhub_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -55,7 +56,7 @@ func TestInstall(t *testing.T) {
 		if url := must(sdkhelpers.GetAPIServer(client))(t); url != hub.URL() {
 			t.Errorf("url %s, want %s", url, hub.URL())
 		}
-		if ca := must(sdkhelpers.GetCACert(client))(t); string(ca) != string(hub.CAData()) {
+		if ca := must(sdkhelpers.GetCACert(client))(t); !bytes.Equal(ca, hub.CAData()) {
 			t.Error("another CA bundle")
 		}
 	})
@@ -153,5 +154,16 @@ func TestStartControllerReportsAnExit(t *testing.T) {
 	}
 	if out, err := os.ReadFile(log); err != nil || string(out) != "said\n" {
 		t.Errorf("log %q, %v", out, err)
+	}
+}
+
+// must is for constructors that fail only on a programming error.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

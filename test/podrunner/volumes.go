@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -134,9 +135,7 @@ func (v *volumes) addConfigMap(files map[string]file, name string, items []corev
 		return missing("configmap", name, optional, err)
 	}
 	data := make(map[string]string, len(cm.Data)+len(cm.BinaryData))
-	for k, s := range cm.Data {
-		data[k] = s
-	}
+	maps.Copy(data, cm.Data)
 	for k, b := range cm.BinaryData {
 		data[k] = string(b)
 	}

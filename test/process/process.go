@@ -47,7 +47,7 @@ type Process struct {
 // Start starts the child in a process group of its own, so that a Ctrl-C in a terminal reaches only us
 // and we decide in which order things stop.
 func Start(o Options) (*Process, error) {
-	cmd := exec.Command(o.Path, o.Args...) //nolint:gosec,noctx // The caller names the binary; Stop ends it, not a context.
+	cmd := exec.Command(o.Path, o.Args...) //nolint:noctx // The caller names the binary; Stop ends it, not a context.
 	cmd.Env = o.Env
 	if cmd.Env == nil {
 		// nil would inherit our environment, proxies and credentials included.
