@@ -147,9 +147,9 @@ func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading a buffered answer: %w", err)
 	}
-	// client-go takes a Status for a failure whatever the code, with a text of the server.
+	// client-go takes a Status of a failure for one whatever the code, with a text of the server.
 	object, _, err := answerDecoder.Decode(body, nil, nil)
-	if _, isStatus := object.(*metav1.Status); err != nil || isStatus {
+	if status, ok := object.(*metav1.Status); err != nil || ok && status.Status != metav1.StatusSuccess {
 		return problemResponse(req, &problem{reason: ReasonNotKubernetes,
 			detail: "the server does not answer like a Kubernetes API server"}), nil
 	}

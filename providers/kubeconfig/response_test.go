@@ -222,17 +222,17 @@ func TestStatusWithASuccessCode(t *testing.T) {
 	}
 }
 
-// An API server answers to a DELETE with a Status. The importer's apply deletes what it cannot change, for example a
-// ClusterRoleBinding with another role.
+// An API server answers to a DELETE with a Status of success. The importer's apply deletes a Secret that it cannot
+// change, and records in an event whether it could.
 func TestStatusOfADelete(t *testing.T) {
 	_, config := startSpoke(t, answer(http.StatusOK,
-		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"x","kind":"clusterrolebindings"}}`))
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"x","kind":"secrets"}}`))
 	ctx, _ := testContext(t)
 	clients, err := mustConnect(t, config, patient()).clients()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := clients.KubeClient.RbacV1().ClusterRoleBindings().Delete(ctx, "x", metav1.DeleteOptions{}); err != nil {
+	if err := clients.KubeClient.CoreV1().Secrets("x").Delete(ctx, "x", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("got %v", err)
 	}
 }

@@ -96,6 +96,12 @@ var _ = Describe("Beside Cluster API", Ordered, ContinueOnFailure, func() {
 
 	It("both providers run in one process, and an import Secret wins", func(ctx SpecContext) {
 		Expect(component.Install(ctx, hub, controlPlaneBinaries, "capi")).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			// What it grants is more than the component has without Cluster API.
+			const name = "open-cluster-management:importer:capi"
+			Expect(hubKube.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+			Expect(hubKube.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		})
 		c := startController(ctx, "--providers=kubeconfig,capi")
 		ours, theirs := newName("capi"), newName("capi")
 		createCAPICluster(ctx, ours, ours)
