@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -354,17 +355,34 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
-	var hits atomic.Int32
-	proxy := tcpListener(t, func(conn net.Conn) {
-		hits.Add(1)
-		_ = conn.Close()
-	})
-	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"} {
-		t.Setenv(name, "http://"+proxy.Addr().String())
+// proxyHits counts the connections to the proxy that the environment of all tests names.
+var proxyHits atomic.Int32
+
+// TestMain sets the proxies of the environment. net/http reads them once in a process, so that no test can.
+func TestMain(m *testing.M) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
 	}
-	t.Setenv("NO_PROXY", "")
-	t.Setenv("no_proxy", "")
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			proxyHits.Add(1)
+			_ = conn.Close()
+		}
+	}()
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY"} {
+		_ = os.Setenv(name, "http://"+listener.Addr().String())
+	}
+	_ = os.Unsetenv("NO_PROXY")
+	_ = os.Unsetenv("no_proxy")
+	os.Exit(m.Run())
+}
+
+func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	_, config := startSpoke(t, healthy)
 	// net/http never uses a proxy for 127.0.0.1; this address leads to the same listener.
 	config.Host = strings.Replace(config.Host, "127.0.0.1", "0.0.0.0", 1)
@@ -372,8 +390,8 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	if err := mustConnect(t, config, patient()).preflight(ctx); err != nil {
 		t.Errorf("preflight: %v", err)
 	}
-	if hits.Load() != 0 {
-		t.Errorf("the proxy of the environment got %d connections", hits.Load())
+	if hits := proxyHits.Load(); hits != 0 {
+		t.Errorf("the proxy of the environment got %d connections", hits)
 	}
 }
 

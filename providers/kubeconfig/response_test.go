@@ -237,6 +237,26 @@ func TestStatusOfADelete(t *testing.T) {
 	}
 }
 
+// client-go acts on headers, and logs those of warnings.
+func TestHeadersDoNotPass(t *testing.T) {
+	for _, code := range []int{http.StatusOK, http.StatusForbidden} {
+		_, config := startSpoke(t, answer(code, namespaceJSON, "Warning", `299 - "`+testToken+`"`, "Retry-After", "30", "X-Other", testToken))
+		ctx, _ := testContext(t)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := mustConnect(t, config, patient()).guarded.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if diff := cmp.Diff(http.Header{"Content-Type": {"application/json"}}, resp.Header); diff != "" || resp.StatusCode != code {
+			t.Errorf("%d: headers of %d (-want +got):\n%s", code, resp.StatusCode, diff)
+		}
+	}
+}
+
 // Objects of a kind that the guard knows and that was not asked for.
 func TestAnswersOfAnotherKind(t *testing.T) {
 	for name, body := range map[string]string{
