@@ -190,8 +190,8 @@ func TestGateThatIsOff(t *testing.T) {
 	g.cancel()
 	receive(t, "end of the context of the run", run.ctx.Done())
 	select {
-	case <-g.ended:
-		t.Error("Start does not wait for the importer")
+	case err := <-g.ended:
+		t.Errorf("Start does not wait for the importer: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	run.finish <- nil

@@ -62,8 +62,7 @@ func TestHostErrorTextHasNoTime(t *testing.T) {
 	if regexp.MustCompile(`\d+(s|ms|m)\b`).MatchString(err.Error()) {
 		t.Errorf("a duration changes with each attempt: %s", err)
 	}
-	var other *problem
-	if errors.As(err, &other) {
+	if _, ok := errors.AsType[*problem](err); ok {
 		t.Error("it is taken for another kind of error")
 	}
 	requeue, _ := requeue(err)

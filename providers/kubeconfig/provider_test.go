@@ -359,7 +359,7 @@ func TestBackOff(t *testing.T) {
 	f.cacheOnly(partial(DefaultImportNamespace, testSecret, testCluster, resourceVersion("2")))
 	expectRetry(t, attempt(), firstRetry)
 	expectCalls(3)
-	attempt()
+	expectRetry(t, attempt(), firstRetry)
 	expectCalls(3)
 	// So is one more Secret, and one fewer.
 	second := partial(testCluster, SecretName, testCluster)
@@ -373,7 +373,7 @@ func TestBackOff(t *testing.T) {
 	// And one with another UID: it was deleted and created again.
 	f.cacheOnly(partial(DefaultImportNamespace, testSecret, testCluster, resourceVersion("2"),
 		func(object *metav1.PartialObjectMetadata) { object.UID = "new" }))
-	attempt()
+	expectRetry(t, attempt(), firstRetry)
 	expectCalls(5)
 	// Another cluster has a back-off of its own.
 	f.set(partial(DefaultImportNamespace, "secret2", "cluster2"))

@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,6 +80,11 @@ func TestReasons(t *testing.T) {
 		}
 		if step == "" || strings.HasSuffix(step, ".") || step[0] >= 'A' && step[0] <= 'Z' {
 			t.Errorf("next step of %s does not continue a sentence: %q", reason, step)
+		}
+		for _, page := range regexp.MustCompile(`docs/[\w./-]*\w`).FindAllString(step, -1) {
+			if _, err := os.Stat(filepath.Join("..", "..", page)); err != nil {
+				t.Errorf("next step of %s leads to nothing: %v", reason, err)
+			}
 		}
 	}
 }

@@ -250,7 +250,7 @@ func TestHeadersDoNotPass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
+		resp.Body.Close()
 		if diff := cmp.Diff(http.Header{"Content-Type": {"application/json"}}, resp.Header); diff != "" || resp.StatusCode != code {
 			t.Errorf("%d: headers of %d (-want +got):\n%s", code, resp.StatusCode, diff)
 		}
