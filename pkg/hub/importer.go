@@ -9,10 +9,14 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
@@ -21,7 +25,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers/capi"
-	"open-cluster-management.io/sdk-go/pkg/basecontroller/events"
+	sdkhelpers "open-cluster-management.io/sdk-go/pkg/helpers"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
@@ -63,10 +67,11 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	if err != nil {
 		return fmt.Errorf("building the hub cluster client: %w", err)
 	}
-	recorder, err := events.NewEventRecorder(ctx, clusterscheme.Scheme, kubeClient.EventsV1(), recorderName)
-	if err != nil {
-		return fmt.Errorf("building the event recorder: %w", err)
-	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	defer broadcaster.Shutdown()
+	broadcaster.StartStructuredLogging(0)
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: kubeClient.CoreV1().Events(metav1.NamespaceAll)})
+	recorder := broadcaster.NewRecorder(clusterscheme.Scheme, corev1.EventSource{Component: recorderName})
 	resolvers, err := NewResolvers(o)
 	if err != nil {
 		return err
@@ -90,6 +95,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 				ClusterClient:    clusterClient,
 				ManagedClusters:  clusters,
 				Resolvers:        resolvers,
+				Hub:              hubIdentity(kubeClient, o.Renderers.APIServerURL),
 				Recorder:         recorder,
 				ImportNamespaces: o.ImportNamespaces,
 				Connection:       o.Connection,
@@ -128,4 +134,22 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	controller.Run(ctx, o.Workers)
 	klog.FromContext(ctx).Info("Importer stopped")
 	return nil
+}
+
+// hubIdentity reads the hub's address and CA as OCM's renderer does, so that a klusterlet that it renders is known again.
+func hubIdentity(kubeClient kubernetes.Interface, apiServerURL string) func(context.Context) (kubeconfig.HubIdentity, error) {
+	return func(context.Context) (kubeconfig.HubIdentity, error) {
+		server := apiServerURL
+		if server == "" {
+			var err error
+			if server, err = sdkhelpers.GetAPIServer(kubeClient); err != nil {
+				return kubeconfig.HubIdentity{}, fmt.Errorf("reading the hub's address: %w", err)
+			}
+		}
+		ca, err := sdkhelpers.GetCACert(kubeClient)
+		if err != nil {
+			return kubeconfig.HubIdentity{}, fmt.Errorf("reading the hub's CA: %w", err)
+		}
+		return kubeconfig.HubIdentity{Server: server, CAData: ca}, nil
+	}
 }

@@ -16,6 +16,10 @@ const (
 	// that was imported before. The value becomes ImmediateImportCompleted when it is done.
 	AnnotationImmediateImport = annotationPrefix + "immediate-import"
 
+	// AnnotationTakeover on a ManagedCluster lets the import replace a klusterlet that belongs to another hub. Its value
+	// is the URL of that hub, as the condition says it, so that it allows nothing else and nothing later.
+	AnnotationTakeover = annotationPrefix + "takeover"
+
 	// ImmediateImportCompleted is the value of AnnotationImmediateImport after the import that it asked for.
 	ImmediateImportCompleted = "Completed"
 )

@@ -185,7 +185,7 @@ func (c *connection) clients() (*providers.Clients, error) {
 	return &providers.Clients{
 		KubeClient:     kubeClient,
 		APIExtClient:   apiExtClient,
-		OperatorClient: &operatorClientset{Interface: operatorClient},
+		OperatorClient: &operatorClientset{Interface: operatorClient, apiExtClient: apiExtClient},
 		DynamicClient:  dynamicClient,
 	}, nil
 }

@@ -224,8 +224,8 @@ func TestBounds(t *testing.T) {
 			name:       "all requests together, while one hangs",
 			config:     serve(trickle),
 			edit:       func(o *ConnectionOptions) { o.ImportTimeout = 3 * short },
-			wantReason: ReasonUnreachable,
-			wantDetail: "the connection is accepted, no answer comes within the timeout",
+			wantReason: ReasonServerFailed,
+			wantDetail: "the cluster's API server does not answer within the bounds: the requests of this import took too long together",
 		},
 		{
 			name:       "all requests together, before the next",

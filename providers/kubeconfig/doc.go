@@ -22,6 +22,7 @@
 //   - outcome.go: how a failure is told to the importer, and when it is tried again
 //   - connection.go, response.go: the bounds on every request to a managed cluster
 //   - preflight.go: the one request that says whether the credential works
+//   - guard.go: clusters whose klusterlet belongs to somebody else
 //   - klusterlet.go: how the Klusterlet is created without waiting
 //   - capi.go: clusters that Cluster API owns
 //   - notices.go: events about Secrets that no import is tried with

@@ -78,11 +78,15 @@ func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err erro
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	last := f.byCluster[a.clusterName]
-	next := failure{input: a.input, text: text, count: 1}
+	next := failure{input: a.input, text: text}
 	if last.input == a.input {
-		next.count = last.count + 1
+		next.count = last.count
 	}
-	retry, failed := outcome(text, p, next.count)
+	if p.after <= 0 {
+		// A resolver that knows when to come again is not a failure that the back-off grows by.
+		next.count++
+	}
+	retry, failed := outcome(text, p, max(next.count, 1))
 	next.err = failed
 	next.until = time.Now().Add(retry)
 	f.byCluster[a.clusterName] = next

@@ -36,7 +36,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-	kevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	clusterfake "open-cluster-management.io/api/client/cluster/clientset/versioned/fake"
@@ -290,6 +290,9 @@ func expectNoSecret(t testing.TB, what, text string, more ...string) {
 	}
 }
 
+// testHub is the address of the hub that fixtures belong to.
+const testHub = "https://hub.example.com:6443"
+
 // recordedEvent is what an event says and of which object.
 type recordedEvent struct {
 	Regarding, Type, Reason, Note string
@@ -301,16 +304,24 @@ type eventRecorder struct {
 	events []recordedEvent
 }
 
-var _ kevents.EventRecorder = &eventRecorder{}
+var _ record.EventRecorder = &eventRecorder{}
 
-func (r *eventRecorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
+func (r *eventRecorder) Eventf(regarding runtime.Object, eventType, reason, note string, args ...any) {
+	r.Event(regarding, eventType, reason, fmt.Sprintf(note, args...))
+}
+
+func (r *eventRecorder) AnnotatedEventf(regarding runtime.Object, _ map[string]string, eventType, reason, note string, args ...any) {
+	r.Event(regarding, eventType, reason, fmt.Sprintf(note, args...))
+}
+
+func (r *eventRecorder) Event(regarding runtime.Object, eventType, reason, note string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	what := "?"
 	if reference, ok := regarding.(*corev1.ObjectReference); ok {
 		what = strings.TrimPrefix(reference.Kind+" "+reference.Namespace+"/"+reference.Name, "/")
 	}
-	r.events = append(r.events, recordedEvent{what, eventType, reason, fmt.Sprintf(note, args...)})
+	r.events = append(r.events, recordedEvent{what, eventType, reason, note})
 }
 
 // take returns the events since it was last called.
@@ -385,7 +396,10 @@ func (f *fixture) options() Options {
 		ClusterClient:   f.clusters,
 		ManagedClusters: f.informer.Cluster().V1().ManagedClusters(),
 		Resolvers:       resolvers,
-		Recorder:        f.recorder,
+		Hub: func(context.Context) (HubIdentity, error) {
+			return HubIdentity{Server: testHub, CAData: []byte("hub CA")}, nil
+		},
+		Recorder: f.recorder,
 	}
 }
 

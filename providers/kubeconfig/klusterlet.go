@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,22 +39,25 @@ func crdServedDelay() wait.DelayFunc {
 // servers (apiextensions-apiserver, the create handler); it does not hold back a server-side apply of the same object.
 type operatorClientset struct {
 	operatorclient.Interface
+	apiExtClient apiextensionsclient.Interface
 }
 
 func (c *operatorClientset) OperatorV1() operatorclientv1.OperatorV1Interface {
-	return &operatorV1Client{OperatorV1Interface: c.Interface.OperatorV1()}
+	return &operatorV1Client{OperatorV1Interface: c.Interface.OperatorV1(), apiExtClient: c.apiExtClient}
 }
 
 type operatorV1Client struct {
 	operatorclientv1.OperatorV1Interface
+	apiExtClient apiextensionsclient.Interface
 }
 
 func (c *operatorV1Client) Klusterlets() operatorclientv1.KlusterletInterface {
-	return &klusterletClient{KlusterletInterface: c.OperatorV1Interface.Klusterlets()}
+	return &klusterletClient{KlusterletInterface: c.OperatorV1Interface.Klusterlets(), apiExtClient: c.apiExtClient}
 }
 
 type klusterletClient struct {
 	operatorclientv1.KlusterletInterface
+	apiExtClient apiextensionsclient.Interface
 }
 
 // Create stores the Klusterlet by server-side apply, once its CRD is served. Fields that another manager has set in
@@ -64,6 +68,7 @@ func (c *klusterletClient) Create(ctx context.Context, klusterlet *operatorv1.Kl
 		return nil, fmt.Errorf("preparing Klusterlet %s: %w", klusterlet.Name, err)
 	}
 	var applied *operatorv1.Klusterlet
+	crdSeen := false
 	waitCtx, cancel := context.WithTimeout(ctx, crdServedTimeout)
 	defer cancel()
 	err = crdServedDelay().Until(waitCtx, true, true, func(ctx context.Context) (bool, error) {
@@ -74,10 +79,16 @@ func (c *klusterletClient) Create(ctx context.Context, klusterlet *operatorv1.Kl
 			FieldValidation: options.FieldValidation,
 		})
 		// Not found is the path: an apply creates the object.
-		if apierrors.IsNotFound(err) {
+		if !apierrors.IsNotFound(err) {
+			return err == nil, err
+		}
+		if crdSeen {
 			return false, nil
 		}
-		return err == nil, err
+		// A CRD that was not stored is not waited for.
+		_, err = c.apiExtClient.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, klusterletCRD, metav1.GetOptions{})
+		crdSeen = true
+		return false, err
 	})
 	if wait.Interrupted(err) {
 		return nil, fmt.Errorf("the cluster does not serve Klusterlets within %s after their CRD was created", crdServedTimeout)

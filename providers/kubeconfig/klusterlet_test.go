@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsfake "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/fake"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,7 +53,8 @@ func klusterletServer(errs ...error) (client *operatorClientset, patches *[]clie
 		}
 		return true, &operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: patch.Name, UID: "stored"}}, nil
 	})
-	return &operatorClientset{Interface: fake}, patches
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: klusterletCRD}}
+	return &operatorClientset{Interface: fake, apiExtClient: apiextensionsfake.NewClientset(crd)}, patches
 }
 
 func TestKlusterletIsApplied(t *testing.T) {
@@ -118,6 +121,16 @@ func TestKlusterletIsNotWaitedForWithoutEnd(t *testing.T) {
 	_, err := client.OperatorV1().Klusterlets().Create(ctx, testKlusterlet(), metav1.CreateOptions{})
 	if err == nil || err.Error() != "the cluster does not serve Klusterlets within 10s after their CRD was created" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestKlusterletIsNotWaitedForWithoutItsCRD(t *testing.T) {
+	client, patches := klusterletServer(apierrors.NewNotFound(klusterlets, ""))
+	client.apiExtClient = apiextensionsfake.NewClientset()
+	ctx, _ := testContext(t)
+	_, err := client.OperatorV1().Klusterlets().Create(ctx, testKlusterlet(), metav1.CreateOptions{})
+	if !apierrors.IsNotFound(err) || len(*patches) != 1 {
+		t.Errorf("got %v after %d patches", err, len(*patches))
 	}
 }
 

@@ -21,15 +21,19 @@ const (
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 
+	// minRetry bounds from below what a resolver may ask for.
+	minRetry = time.Second
+
 	// invalidRetry is how often input that a person must fix is looked at without a change of its Secret.
 	invalidRetry = 15 * time.Minute
 
 	// retryJitter spreads the retries of clusters that failed together.
 	retryJitter = 0.2
 
-	// messagePrefix starts every message of this provider, which is how it knows its own condition again after
-	// a restart.
+	// messagePrefix starts every message of this provider, and answerPrefix every text that its clients give for an
+	// answer, which is how it knows its own condition again after a restart.
 	messagePrefix = "import Secret "
+	answerPrefix  = "managed cluster: "
 )
 
 // problem is why an import cannot go on: what the condition and the event say.
@@ -108,7 +112,7 @@ func outcome(text string, p *problem, failures int) (retry time.Duration, err er
 	case p.invalid:
 		retry = invalidRetry
 	case p.after > 0:
-		retry = p.after
+		retry = max(p.after, minRetry)
 	default:
 		retry = min(firstRetry<<min(failures-1, 10), lastRetry)
 	}

@@ -15,7 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -29,42 +31,66 @@ func (c *connection) preflight(ctx context.Context) error {
 	if p := clientCertificateProblem(c.config, time.Now()); p != nil {
 		return p
 	}
+	var namespace corev1.Namespace
+	found, err := c.read(ctx, "Namespace", &namespace, false, "api/v1/namespaces", klusterletNamespace)
+	if err != nil {
+		return err
+	}
+	if found && namespace.Status.Phase == corev1.NamespaceTerminating {
+		return &problem{reason: ReasonLeftovers,
+			detail: "the namespace " + klusterletNamespace + " of an earlier import is being deleted"}
+	}
+	return nil
+}
+
+// read gets an object of a kind from the cluster and says whether there is one. A kind that may not be served is
+// absent too when it is not.
+func (c *connection) read(ctx context.Context, kind string, into any, mayBeUnserved bool, path ...string) (found bool, err error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
-		return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", invalid: true, cause: err}
+		return false, serverProblem(err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-		base.JoinPath("api/v1/namespaces", klusterletNamespace).String(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path...).String(), http.NoBody)
 	if err != nil {
-		return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", invalid: true, cause: err}
+		return false, serverProblem(err)
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", runtime.ContentTypeJSON)
 	resp, err := c.raw.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
-		return requestProblem(err)
+		return false, requestProblem(err)
 	}
 	defer resp.Body.Close()
-	return objectProblem(resp)
+	if mayBeUnserved && resp.StatusCode == http.StatusNotFound {
+		// A path that is not served is answered in plain text.
+		return false, nil
+	}
+	return decodeObject(resp, kind, into)
 }
 
-// objectProblem classifies the answer of an API server to a request that may find its object or not.
-func objectProblem(resp *http.Response) error {
+func serverProblem(err error) *problem {
+	return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", invalid: true, cause: err}
+}
+
+// decodeObject classifies the answer of an API server to a request that may find its object or not.
+func decodeObject(resp *http.Response, kind string, into any) (found bool, err error) {
 	if p := answerProblem(resp.StatusCode); p != nil {
-		return p
+		return false, p
 	}
 	body, err := io.ReadAll(resp.Body)
 	var object metav1.TypeMeta
 	if err == nil {
 		err = json.Unmarshal(body, &object)
 	}
-	if err == nil && (resp.StatusCode == http.StatusOK && object.Kind == "Namespace" ||
-		resp.StatusCode == http.StatusNotFound && object.Kind == "Status") {
-		return nil
+	switch {
+	case err == nil && resp.StatusCode == http.StatusNotFound && object.Kind == "Status":
+		return false, nil
+	case err == nil && resp.StatusCode == http.StatusOK && object.Kind == kind && json.Unmarshal(body, into) == nil:
+		return true, nil
 	}
-	return &problem{reason: ReasonNotKubernetes, detail: "the server does not answer like a Kubernetes API server"}
+	return false, &problem{reason: ReasonNotKubernetes, detail: "the server does not answer like a Kubernetes API server"}
 }
 
 // answerProblem returns the problem that a status code tells by itself, or nil.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -186,7 +187,7 @@ func TestPreflightFailures(t *testing.T) {
 	}
 }
 
-func TestObjectProblem(t *testing.T) {
+func TestDecodeObject(t *testing.T) {
 	cases := []struct {
 		name   string
 		code   int
@@ -212,7 +213,8 @@ func TestObjectProblem(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			err := objectProblem(&http.Response{StatusCode: c.code, Body: io.NopCloser(strings.NewReader(c.body))})
+			_, err := decodeObject(&http.Response{StatusCode: c.code, Body: io.NopCloser(strings.NewReader(c.body))},
+				"Namespace", &corev1.Namespace{})
 			if c.reason == "" {
 				if err != nil {
 					t.Errorf("got %v", err)

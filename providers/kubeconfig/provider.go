@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-	kevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
@@ -33,12 +33,14 @@ const (
 	// conditionImported is the condition that the importer writes. The constant of the importer's package is out of
 	// reach: that package brings Helm with it.
 	conditionImported = "ManagedClusterImportSucceeded"
-	// reasonKubeConfigGetFailed is the reason that the importer gives to an error of Clients.
+	// The reasons that the importer gives to an error of Clients, and to errors of applying.
 	reasonKubeConfigGetFailed = "KubeConfigGetFailed"
+	reasonImportFailed        = "ImportFailed"
 
-	eventAction = "Import"
 	// maxNoteLength leaves room below the 1 KiB at which the API server refuses an event.
 	maxNoteLength = 1000
+	// maxNamedSecrets bounds a condition's message, which may have 32 KiB.
+	maxNamedSecrets = 5
 )
 
 // Options configure a Provider. All fields without a default are required.
@@ -53,8 +55,11 @@ type Options struct {
 	ManagedClusters clusterinformerv1.ManagedClusterInformer
 	// Resolvers build the credential of a managed cluster from an import Secret.
 	Resolvers *credential.Set
-	// Recorder records events on import Secrets and ManagedClusters.
-	Recorder kevents.EventRecorder
+	// Hub returns how klusterlets know this hub. It is asked when a cluster has a klusterlet already.
+	Hub func(ctx context.Context) (HubIdentity, error)
+	// Recorder records events on import Secrets and ManagedClusters. It is not one of client-go's package events: that
+	// takes two events of one reason for the same, whatever their text, and drops the second.
+	Recorder record.EventRecorder
 	// ImportNamespaces are the namespaces whose Secrets may import any cluster; DefaultImportNamespace alone when nil.
 	ImportNamespaces []string
 	// Connection bounds what is spent on one managed cluster.
@@ -69,7 +74,8 @@ type Provider struct {
 	kubeClient kubernetes.Interface
 	clusters   clusterinformerv1.ManagedClusterInformer
 	resolvers  *credential.Set
-	recorder   kevents.EventRecorder
+	hub        func(ctx context.Context) (HubIdentity, error)
+	recorder   record.EventRecorder
 	connection ConnectionOptions
 
 	secrets    *secrets
@@ -94,6 +100,7 @@ func New(o Options) (*Provider, error) {
 		{"ClusterClient", o.ClusterClient == nil},
 		{"ManagedClusters", o.ManagedClusters == nil},
 		{"Resolvers", o.Resolvers == nil},
+		{"Hub", o.Hub == nil},
 		{"Recorder", o.Recorder == nil},
 	} {
 		if required.missing {
@@ -115,6 +122,7 @@ func New(o Options) (*Provider, error) {
 		kubeClient: o.KubeClient,
 		clusters:   o.ManagedClusters,
 		resolvers:  o.Resolvers,
+		hub:        o.Hub,
 		recorder:   o.Recorder,
 		connection: o.Connection,
 		failures:   newFailures(),
@@ -173,12 +181,20 @@ func (p *Provider) IsManagedClusterOwner(cluster *clusterv1.ManagedCluster) bool
 		hasOwnFailure(cluster)
 }
 
-// hasOwnFailure finds a cluster whose import failed by its Secret and whose Secret is gone: without an owner its
-// condition would go on to tell of that Secret.
+// hasOwnFailure finds a cluster whose import failed and whose Secret is gone: without an owner its condition would go on
+// to tell of that failure. It knows its own failures by their texts, after a restart too.
 func hasOwnFailure(cluster *clusterv1.ManagedCluster) bool {
 	condition := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
-	return condition != nil && condition.Status == metav1.ConditionFalse &&
-		condition.Reason == reasonKubeConfigGetFailed && strings.Contains(condition.Message, messagePrefix)
+	if condition == nil || condition.Status != metav1.ConditionFalse {
+		return false
+	}
+	switch condition.Reason {
+	case reasonKubeConfigGetFailed:
+		return strings.Contains(condition.Message, messagePrefix)
+	case reasonImportFailed:
+		return strings.Contains(condition.Message, answerPrefix)
+	}
+	return false
 }
 
 // Clients returns clients of the managed cluster after one request to it succeeded, or nil if there is no import
@@ -198,7 +214,7 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := p.failures.pending(attempt); err != nil {
 		return nil, err
 	}
-	clients, err := p.tryClients(ctx, cluster.Name, candidates)
+	clients, err := p.tryClients(ctx, cluster, candidates)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -209,14 +225,17 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	return clients, nil
 }
 
-func (p *Provider) tryClients(ctx context.Context, clusterName string, candidates []*metav1.PartialObjectMetadata) (*providers.Clients, error) {
+func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) (*providers.Clients, error) {
 	if len(candidates) > 1 {
-		keys := make([]string, 0, len(candidates))
-		for _, candidate := range candidates {
+		keys := make([]string, 0, maxNamedSecrets)
+		for _, candidate := range candidates[:min(len(candidates), maxNamedSecrets)] {
 			keys = append(keys, objectKey(candidate))
 		}
-		return nil, &problem{reason: ReasonSecretAmbiguous, invalid: true,
-			detail: "it is not the only one for this cluster: " + strings.Join(keys, ", ")}
+		detail := "it is not the only one for this cluster: " + strings.Join(keys, ", ")
+		if more := len(candidates) - len(keys); more > 0 {
+			detail += fmt.Sprintf(" and %d more", more)
+		}
+		return nil, &problem{reason: ReasonSecretAmbiguous, invalid: true, detail: detail}
 	}
 	candidate := candidates[0]
 	secret, err := p.kubeClient.CoreV1().Secrets(candidate.Namespace).Get(ctx, candidate.Name, metav1.GetOptions{})
@@ -227,13 +246,13 @@ func (p *Provider) tryClients(ctx context.Context, clusterName string, candidate
 		return nil, &problem{reason: ReasonHubReadFailed, detail: "it cannot be read from the hub", unexpected: true, cause: err}
 	case secret.Annotations[AnnotationManagedCluster] == "":
 		return nil, nil
-	case !p.secrets.claims(secret, clusterName):
+	case !p.secrets.claims(secret, cluster.Name):
 		return nil, &problem{reason: ReasonSecretMisplaced, detail: "its annotation names another cluster", invalid: true}
 	}
 	// The deadline is that of the requests to the cluster: a resolver may ask other servers.
 	resolveCtx, cancel := context.WithTimeout(ctx, p.connection.ImportTimeout)
 	defer cancel()
-	config, err := p.resolvers.Resolve(resolveCtx, credential.Request{ClusterName: clusterName, Secret: secret})
+	config, err := p.resolvers.Resolve(resolveCtx, credential.Request{ClusterName: cluster.Name, Secret: secret})
 	if err != nil {
 		return nil, credentialProblem(err)
 	}
@@ -242,6 +261,9 @@ func (p *Provider) tryClients(ctx context.Context, clusterName string, candidate
 		return nil, &problem{reason: ReasonCredentialInvalid, detail: err.Error(), invalid: true, cause: err}
 	}
 	if err := conn.preflight(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.guard(ctx, conn, cluster); err != nil {
 		return nil, err
 	}
 	return conn.clients()
@@ -288,7 +310,7 @@ func (p *Provider) event(n notice) {
 	if len(note) > maxNoteLength {
 		note = strings.ToValidUTF8(note[:maxNoteLength], "") + "…"
 	}
-	p.recorder.Eventf(n.regarding, nil, n.eventType, string(n.reason), eventAction, "%s", note)
+	p.recorder.Event(n.regarding, n.eventType, string(n.reason), note)
 }
 
 // Register makes the importer's queue take the name of a managed cluster when an import Secret of it changes.

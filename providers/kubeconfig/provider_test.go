@@ -42,6 +42,7 @@ func TestNew(t *testing.T) {
 		{"ClusterClient", func(o *Options) { o.ClusterClient = nil }, "option ClusterClient is required"},
 		{"ManagedClusters", func(o *Options) { o.ManagedClusters = nil }, "option ManagedClusters is required"},
 		{"Resolvers", func(o *Options) { o.Resolvers = nil }, "option Resolvers is required"},
+		{"Hub", func(o *Options) { o.Hub = nil }, "option Hub is required"},
 		{"Recorder", func(o *Options) { o.Recorder = nil }, "option Recorder is required"},
 		{"timeout", func(o *Options) { o.Connection.DialTimeout = -time.Second },
 			"option Connection: dial timeout must be above 0 and at most 10m0s, not -1s"},
@@ -303,7 +304,8 @@ func TestClientsReady(t *testing.T) {
 	if clients.KubeClient == nil || clients.APIExtClient == nil || clients.OperatorClient == nil || clients.DynamicClient == nil {
 		t.Errorf("a client is missing: %+v", clients)
 	}
-	if s.requestCount() != 1 {
+	// The namespace, the Klusterlet, its CRD.
+	if s.requestCount() != 3 {
 		t.Errorf("%d requests", s.requestCount())
 	}
 	calls := f.resolver.Calls()

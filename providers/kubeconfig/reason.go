@@ -39,6 +39,10 @@ const (
 	ReasonServerFailed Reason = "ServerFailed"
 	// ReasonNotKubernetes: what answers is not a Kubernetes API server.
 	ReasonNotKubernetes Reason = "NotKubernetes"
+	// ReasonOwnedByAnotherHub: the cluster has a klusterlet of another hub, or under another name.
+	ReasonOwnedByAnotherHub Reason = "OwnedByAnotherHub"
+	// ReasonLeftovers: a klusterlet of before is still being removed.
+	ReasonLeftovers Reason = "Leftovers"
 
 	// ReasonManagedClusterNotFound is the reason of an event only: no ManagedCluster has the name yet.
 	ReasonManagedClusterNotFound Reason = "ManagedClusterNotFound"
@@ -66,4 +70,5 @@ var nextSteps = map[Reason]string{
 	ReasonForbidden:         "grant it the ClusterRole in manifests/managed-cluster; the log of the import controller names the request",
 	ReasonServerFailed:      "check the health of the cluster's API server; the import is tried again",
 	ReasonNotKubernetes:     "correct the server of the kubeconfig",
+	ReasonLeftovers:         "wait, or see what keeps it on the cluster; the import is tried again",
 }

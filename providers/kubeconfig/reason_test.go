@@ -59,7 +59,7 @@ func TestReasons(t *testing.T) {
 	// These have texts that say what to do, or leave nothing to do.
 	ownNextStep := map[Reason]bool{
 		ReasonCredentialInvalid: true, ReasonCredentialPending: true, ReasonCredentialFailed: true,
-		ReasonManagedClusterNotFound: true, ReasonAnnotationInvalid: true, ReasonOwnedByClusterAPI: true, ReasonImportPaused: true,
+		ReasonOwnedByAnotherHub: true, ReasonManagedClusterNotFound: true, ReasonAnnotationInvalid: true, ReasonOwnedByClusterAPI: true, ReasonImportPaused: true,
 	}
 	known := map[Reason]bool{}
 	for name, reason := range declared {

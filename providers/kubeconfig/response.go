@@ -104,15 +104,22 @@ func (t *boundedTransport) roundTrip(req *http.Request) (*http.Response, error) 
 		},
 		GotConn: func(httptrace.GotConnInfo) { reached.Store(int32(stageAnswer)) },
 	})
+	// failed says which bound was hit, if it was one.
+	failed := func(in stage, err error) error {
+		if ctx.Err() != nil && req.Context().Err() == nil && time.Until(t.deadline) <= 0 {
+			return errImportTimeout
+		}
+		return &stageError{stage: in, err: err}
+	}
 	resp, err := t.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		return nil, &stageError{stage: stage(reached.Load()), err: err}
+		return nil, failed(stage(reached.Load()), err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, t.maxBytes+1))
 	switch {
 	case ctx.Err() != nil:
-		return nil, &stageError{stage: stageAnswer, err: ctx.Err()}
+		return nil, failed(stageAnswer, ctx.Err())
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errBodyBroken, err)
 	case int64(len(body)) > t.maxBytes:
@@ -185,13 +192,9 @@ func refusal(req *http.Request, code int) *http.Response {
 		reason = metav1.StatusReasonInvalid
 	}
 	if p := answerProblem(code); p != nil {
-		if code < http.StatusBadRequest {
-			// client-go would take a Status with such a code for a success.
-			code = http.StatusBadGateway
-		}
 		return statusResponse(req, code, reason, p.Error())
 	}
-	return statusResponse(req, code, reason, strings.TrimSpace(fmt.Sprintf("the cluster answered with %d %s", code, http.StatusText(code))))
+	return statusResponse(req, code, reason, strings.TrimSpace(fmt.Sprintf("the answer is %d %s", code, http.StatusText(code))))
 }
 
 // problemResponse is a Status that says a problem. Its reason is one that an apply does not take for the absence of the
@@ -207,7 +210,7 @@ func statusResponse(req *http.Request, code int, reason metav1.StatusReason, mes
 		Status:   metav1.StatusFailure,
 		Code:     int32(code), //nolint:gosec // a status code has three digits.
 		Reason:   reason,
-		Message:  message,
+		Message:  answerPrefix + message,
 	})
 	if err != nil {
 		// A Status of strings and a number always marshals.

@@ -52,9 +52,9 @@ func Build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Install applies a folder of manifests, by its name, to the hub as its administrator. Its Deployment stays
+// Install applies a folder of manifests, by its name, to a control plane as its administrator. Its Deployment stays
 // inert where no controller manager runs; the component runs as a process of the suite.
-func Install(ctx context.Context, hub *harness.ControlPlane, binDir, folder string) error {
+func Install(ctx context.Context, plane *harness.ControlPlane, binDir, folder string) error {
 	root, err := binaries.ModuleRoot()
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
@@ -63,7 +63,7 @@ func Install(ctx context.Context, hub *harness.ControlPlane, binDir, folder stri
 	if err != nil {
 		return fmt.Errorf("finding kubectl: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig="+hub.KubeconfigPath(), "apply", "--server-side", "--force-conflicts",
+	cmd := exec.CommandContext(ctx, kubectl, "--kubeconfig="+plane.KubeconfigPath(), "apply", "--server-side", "--force-conflicts",
 		"-k", filepath.Join(root, "manifests", folder))
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("applying manifests/%s: %w\n%s", folder, err, output)

@@ -17,11 +17,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/component"
@@ -182,6 +177,7 @@ func (h *Hub) StartImportController(ctx context.Context, args ...string) error {
 // Cluster is a cluster that exists already: a control plane and a node, nothing of OCM.
 type Cluster struct {
 	*harness.ControlPlane
+	environment *Environment
 }
 
 // StartCluster starts a control plane and a node.
@@ -198,29 +194,13 @@ func (e *Environment) StartCluster(ctx context.Context, name string) (*Cluster, 
 		return nil, fmt.Errorf("starting the node of %s: %w", name, err)
 	}
 	e.onStop(runner.Stop)
-	return &Cluster{ControlPlane: plane}, nil
+	return &Cluster{ControlPlane: plane, environment: e}, nil
 }
 
-// IssueToken is the step of the cluster's owner: a ServiceAccount for the import, and a token of it.
+// IssueToken is the step of the cluster's owner: an account that may do what an import does, and a token of it.
 func (c *Cluster) IssueToken(ctx context.Context) (string, error) {
-	const namespace, name = "kube-system", "import-provider"
-	client, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		return "", fmt.Errorf("building a client: %w", err)
+	if err := component.Install(ctx, c.ControlPlane, c.environment.controlPlaneBin, "managed-cluster"); err != nil {
+		return "", err
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil &&
-		!apierrors.IsAlreadyExists(err) {
-		return "", fmt.Errorf("creating a ServiceAccount: %w", err)
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
-	}
-	if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil &&
-		!apierrors.IsAlreadyExists(err) {
-		return "", fmt.Errorf("binding a ServiceAccount: %w", err)
-	}
-	return c.ServiceAccountToken(ctx, namespace, name, tokenLifetime)
+	return c.ServiceAccountToken(ctx, "kube-system", "import-provider", tokenLifetime)
 }

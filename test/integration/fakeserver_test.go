@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,10 +109,15 @@ func respond(w http.ResponseWriter, code int, body string) {
 
 const notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
 
-// afterPreflight answers the first request of an import as an API server does, and leaves all others to next.
+// afterPreflight answers what comes before an import as a fresh API server does, and leaves all else to next.
 func afterPreflight(next http.HandlerFunc) http.HandlerFunc {
+	before := []string{
+		preflightPath,
+		"/apis/operator.open-cluster-management.io/v1/klusterlets/" + klusterletName,
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + klusterletCRD,
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.URL.Path == preflightPath {
+		if r.Method == http.MethodGet && slices.Contains(before, r.URL.Path) {
 			respond(w, http.StatusNotFound, notFoundStatus)
 			return
 		}

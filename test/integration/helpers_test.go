@@ -414,6 +414,7 @@ func expectImported(ctx context.Context, name string) {
 // importNow imports a cluster by an import Secret with cluster-admin's kubeconfig.
 func importNow(ctx context.Context, name string, spoke *spokeCluster) {
 	GinkgoHelper()
+	spoke.clean(ctx)
 	createSecret(ctx, kubeconfigSecret(name, spoke.Kubeconfig()))
 	createCluster(ctx, name)
 	expectImported(ctx, name)
@@ -551,6 +552,7 @@ func describeFailures(title string, args []string, cases ...failureCase) {
 		secrets := make([]*corev1.Secret, len(cases))
 
 		BeforeAll(func(ctx SpecContext) {
+			spokes[0].clean(ctx)
 			c = startController(ctx, append([]string{"-v=7"}, args...)...)
 			for i := range cases {
 				clusters[i] = newName("failing")
@@ -573,7 +575,7 @@ func describeFailures(title string, args []string, cases ...failureCase) {
 		DescribeTable("says why", func(ctx SpecContext, i int) {
 			if cases[i].importFailed != "" {
 				Eventually(condition(clusters[i])).WithContext(ctx).Should(beCondition(metav1.ConditionFalse, reasonImportFailed,
-					"failed to import the klusterlet. See errors:\n"+cases[i].importFailed))
+					"failed to import the klusterlet. See errors:\nmanaged cluster: "+cases[i].importFailed))
 				return
 			}
 			Eventually(condition(clusters[i])).WithContext(ctx).Should(haveFailed(secrets[i], text(i)))

@@ -145,10 +145,10 @@ var _ = Describe("A hostile server", func() {
 			text: forbidden,
 		},
 		failureCase{
-			name: "409 with the token in the body, later", secret: withServer(later(answerStatus(http.StatusConflict))), importFailed: "the cluster answered with 409 Conflict",
+			name: "409 with the token in the body, later", secret: withServer(later(answerStatus(http.StatusConflict))), importFailed: "the answer is 409 Conflict",
 		},
 		failureCase{
-			name: "422 with the token in the body, later", secret: withServer(later(answerStatus(http.StatusUnprocessableEntity))), importFailed: "the cluster answered with 422 Unprocessable Entity",
+			name: "422 with the token in the body, later", secret: withServer(later(answerStatus(http.StatusUnprocessableEntity))), importFailed: "the answer is 422 Unprocessable Entity",
 		},
 		failureCase{
 			name: "418 with the token in a text", secret: withServer(always(answerText(http.StatusTeapot))), text: notKubernetes,

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/harness"
 )
@@ -31,7 +32,7 @@ var _ = Describe("A cluster that accepts connections and never answers", func() 
 				name := newName("healthy")
 				healthy = append(healthy, name)
 				createSecret(ctx, kubeconfigSecret(name, spoke.Kubeconfig()))
-				createCluster(ctx, name)
+				createCluster(ctx, name, kubeconfig.AnnotationTakeover, hub.URL())
 			}
 		}
 		for _, name := range healthy {

@@ -4,9 +4,10 @@ package integration
 
 import (
 	"context"
-	_ "embed"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -22,22 +23,22 @@ import (
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/harness"
 )
 
 const secondNamespace = "second-imports"
 
-// importerRole is what a credential must be allowed on the cluster.
-//
-//go:embed testdata/importer-role.yaml
-var importerRole []byte
-
-// importerRules are the rules of importerRole.
+// importerRules are what a credential must be allowed on the cluster, by manifests/managed-cluster.
 func importerRules() []rbacv1.PolicyRule {
 	GinkgoHelper()
+	root, err := binaries.ModuleRoot()
+	Expect(err).NotTo(HaveOccurred())
+	manifest, err := os.ReadFile(filepath.Join(root, "manifests", "managed-cluster", "clusterrole.yaml"))
+	Expect(err).NotTo(HaveOccurred())
 	var role rbacv1.ClusterRole
-	Expect(yaml.UnmarshalStrict(importerRole, &role)).To(Succeed())
+	Expect(yaml.UnmarshalStrict(manifest, &role)).To(Succeed())
 	return role.Rules
 }
 
@@ -81,7 +82,7 @@ func (s *spokeCluster) drift(ctx context.Context) {
 		[]byte(`[{"op":"add","path":"/spec/names/shortNames","value":["drifted"]}]`), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = s.operator.OperatorV1().Klusterlets().Patch(ctx, klusterletName, types.MergePatchType,
-		[]byte(`{"spec":{"clusterName":"drifted"}}`), metav1.PatchOptions{})
+		[]byte(`{"spec":{"priorityClassName":"drifted"}}`), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -89,6 +90,7 @@ func (s *spokeCluster) drift(ctx context.Context) {
 func (s *spokeCluster) expectNoDrift(ctx context.Context, clusterName string) {
 	GinkgoHelper()
 	s.expectKlusterlet(ctx, clusterName)
+	Expect(s.klusterlet(ctx).Spec.PriorityClassName).To(BeEmpty())
 	deployment, err := s.kube.AppsV1().Deployments(agentNamespace).Get(ctx, klusterletName, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(1))
@@ -100,7 +102,7 @@ func (s *spokeCluster) expectNoDrift(ctx context.Context, clusterName string) {
 	Expect(binding.Subjects).NotTo(BeEmpty())
 }
 
-// importerToken makes a ServiceAccount on the cluster that may do what importerRole says, and returns a token of it.
+// importerToken makes a ServiceAccount on the cluster that may do what importerRules say, and returns a token of it.
 func (s *spokeCluster) importerToken(ctx context.Context, rules []rbacv1.PolicyRule) (token string, revoke func(context.Context)) {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: newName("importer")}}
@@ -186,9 +188,8 @@ var _ = Describe("The life of an import", func() {
 			for i, rule := range rules {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						if verb == "update" || resource == "customresourcedefinitions" && verb == "get" {
-							// An update needs an object that is there and differs: see above. Without a CRD an attempt
-							// takes 10 s, which its create shows.
+						if verb == "update" {
+							// An update needs an object that is there and differs: see above.
 							continue
 						}
 						name := newName("reduced")

@@ -108,7 +108,7 @@ var _ = Describe("Options", func() {
 			name, secret := create(ctx, kubeconfig)
 			if text == "" {
 				Eventually(condition(name)).WithContext(ctx).Should(beCondition(metav1.ConditionFalse, reasonImportFailed,
-					"failed to import the klusterlet. See errors:\nServerFailed: the cluster's API server does not answer within the bounds: "+
+					"failed to import the klusterlet. See errors:\nmanaged cluster: ServerFailed: the cluster's API server does not answer within the bounds: "+
 						"the requests of this import took too long together; "+nextServerFailed))
 			} else {
 				Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, text))
@@ -169,7 +169,7 @@ var _ = Describe("Options", func() {
 		Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, tooLarge))
 		c.Kill()
 		startController(ctx, fmt.Sprintf("--spoke-max-response-bytes=%d", 2*size))
-		Eventually(condition(name)).WithContext(ctx).Should(HaveField("Reason", reasonImportFailed))
+		Eventually(condition(name)).WithContext(ctx).Should(HaveField("Message", ContainSubstring("Forbidden")))
 	})
 
 	It("--spoke-api-qps and --spoke-api-burst slow an import down", func(ctx SpecContext) {

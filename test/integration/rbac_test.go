@@ -204,13 +204,6 @@ var _ = Describe("RBAC", func() {
 			neverStarts()(ctx)
 		},
 		{component.Namespace, electionRoleName, 1}: neverStarts(),
-		{component.Namespace, electionRoleName, 2}: func(ctx context.Context) {
-			deleteLease(ctx)
-			deleteEvents(ctx)
-			c := launch(ctx, component.Options{})
-			Eventually(c.log).Should(ContainSubstring("Importer started"))
-			Consistently(leaderEvents, nothingHappens).WithContext(ctx).Should(BeZero())
-		},
 	}
 
 	It("of manifests/ is all that the component needs, with leader election and events", func(ctx SpecContext) {
