@@ -118,8 +118,8 @@ type connection struct {
 	config *rest.Config
 	// raw sends a request within the bounds and reports failures as they are.
 	raw *http.Client
-	// guarded does the same for the importer's clients, which copy errors into a condition.
-	guarded *http.Client
+	// sanitized does the same for the importer's clients, which copy errors into a condition.
+	sanitized *http.Client
 }
 
 // connect builds the connection without sending anything. The transport is made here, not by client-go: client-go's
@@ -144,7 +144,7 @@ func connect(config *rest.Config, o ConnectionOptions) (*connection, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
 	config.QPS, config.Burst = o.QPS, o.Burst
-	// One form for all four clients, which the guarded transport writes too.
+	// One form for all four clients, which the sanitizing transport writes too.
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	if transport, err = rest.HTTPWrappersForConfig(config, transport); err != nil {
 		return nil, errors.New("the credential cannot be used")
@@ -158,27 +158,27 @@ func connect(config *rest.Config, o ConnectionOptions) (*connection, error) {
 	// A redirect would take the credential to another host.
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &connection{
-		config:  config,
-		raw:     &http.Client{Transport: bounded, CheckRedirect: noRedirect},
-		guarded: &http.Client{Transport: &guardedTransport{next: bounded}, CheckRedirect: noRedirect},
+		config:    config,
+		raw:       &http.Client{Transport: bounded, CheckRedirect: noRedirect},
+		sanitized: &http.Client{Transport: &sanitizingTransport{next: bounded}, CheckRedirect: noRedirect},
 	}, nil
 }
 
-// clients returns the importer's four clients, all on the guarded transport.
+// clients returns the importer's four clients, all on the sanitizing transport.
 func (c *connection) clients() (*providers.Clients, error) {
-	kubeClient, err := kubernetes.NewForConfigAndClient(c.config, c.guarded)
+	kubeClient, err := kubernetes.NewForConfigAndClient(c.config, c.sanitized)
 	if err != nil {
 		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
 	}
-	apiExtClient, err := apiextensionsclient.NewForConfigAndClient(c.config, c.guarded)
+	apiExtClient, err := apiextensionsclient.NewForConfigAndClient(c.config, c.sanitized)
 	if err != nil {
 		return nil, fmt.Errorf("building the API extensions client: %w", err)
 	}
-	operatorClient, err := operatorclient.NewForConfigAndClient(c.config, c.guarded)
+	operatorClient, err := operatorclient.NewForConfigAndClient(c.config, c.sanitized)
 	if err != nil {
 		return nil, fmt.Errorf("building the operator client: %w", err)
 	}
-	dynamicClient, err := dynamic.NewForConfigAndClient(c.config, c.guarded)
+	dynamicClient, err := dynamic.NewForConfigAndClient(c.config, c.sanitized)
 	if err != nil {
 		return nil, fmt.Errorf("building the dynamic client: %w", err)
 	}

@@ -130,15 +130,15 @@ func (t *boundedTransport) roundTrip(req *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// guardedTransport gives the importer's clients nothing of an answer but objects of known kinds and status codes. The
+// sanitizingTransport gives the importer's clients nothing of an answer but objects of known kinds and status codes. The
 // importer copies the text of an error into a condition that others read; an error of client-go or of a decoder
 // quotes what the server sent, and a server may send back the token that it was given. A failure becomes a Status with
 // a text that depends on the request and the kind of failure alone.
-type guardedTransport struct {
+type sanitizingTransport struct {
 	next http.RoundTripper
 }
 
-func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *sanitizingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	if ctxErr := req.Context().Err(); ctxErr != nil {
 		return nil, ctxErr

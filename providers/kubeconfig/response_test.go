@@ -246,7 +246,7 @@ func TestHeadersDoNotPass(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := mustConnect(t, config, patient()).guarded.Do(request)
+		resp, err := mustConnect(t, config, patient()).sanitized.Do(request)
 		if err != nil {
 			t.Fatal(err)
 		}

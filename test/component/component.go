@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -106,22 +104,13 @@ func ServiceAccountKubeconfig(ctx context.Context, hub *harness.ControlPlane, pa
 
 // Start starts import-controller and returns once it is ready. The context bounds the start alone.
 func Start(ctx context.Context, o Options) (*Process, error) {
-	probes, err := freeAddress()
+	probes, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := freeAddress()
+	metrics, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
-	}
-	var output io.Writer
-	if o.LogFile != "" {
-		f, err := os.OpenFile(o.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("opening the log: %w", err)
-		}
-		defer f.Close() //nolint:errcheck // the child has a descriptor of its own.
-		output = f
 	}
 	child, err := process.Start(process.Options{
 		Path: filepath.Join(o.BinDir, "import-controller"),
@@ -130,7 +119,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 			"--health-probe-bind-address=" + probes,
 			"--metrics-bind-address=" + metrics,
 		}, o.Args),
-		Output: output,
+		LogFile: o.LogFile,
 	})
 	if err != nil {
 		return nil, err
@@ -190,13 +179,4 @@ func (p *Process) get(ctx context.Context, path string) error {
 		return fmt.Errorf("asking %s: status %d", path, resp.StatusCode)
 	}
 	return nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // returns at once.
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer listener.Close() //nolint:errcheck // nothing was sent.
-	return listener.Addr().String(), nil
 }

@@ -26,18 +26,10 @@ type child struct {
 // startChild runs bin with its output appended to logPath.
 func startChild(bin, logPath string, args ...string) (*child, error) {
 	c := &child{name: filepath.Base(bin), logPath: logPath}
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", c.name, err)
-	}
-	// The child has a descriptor of its own.
-	defer func() { _ = log.Close() }()
+	var err error
 	// No environment: etcd reads a flag from every ETCD_ variable, and a test must not meet the developer's own cluster.
-	c.Process, err = process.Start(process.Options{Path: bin, Args: args, Output: log})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	c.Process, err = process.Start(process.Options{Path: bin, Args: args, LogFile: logPath})
+	return c, err
 }
 
 // signal sends sig; it fails when the process has ended.

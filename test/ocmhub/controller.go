@@ -7,8 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -67,29 +65,19 @@ func StartController(ctx context.Context, o ControllerOptions) (*Process, error)
 	if len(command) == 0 {
 		command = []string{filepath.Join(o.BinDir, "registration"), "controller"}
 	}
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
-	}
-	var output io.Writer
-	if o.LogFile != "" {
-		f, err := os.OpenFile(o.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("open log: %w", err)
-		}
-		// The child has a descriptor of its own.
-		defer func() { _ = f.Close() }()
-		output = f
 	}
 	tmp, err := os.MkdirTemp("", "ocmhub-")
 	if err != nil {
 		return nil, fmt.Errorf("create temporary directory: %w", err)
 	}
 	child, err := process.Start(process.Options{
-		Path:   command[0],
-		Args:   slices.Concat(command[1:], controllerArgs(o, address)),
-		Env:    slices.Concat(controllerEnv(tmp), o.Env),
-		Output: output,
+		Path:    command[0],
+		Args:    slices.Concat(command[1:], controllerArgs(o, address)),
+		Env:     slices.Concat(controllerEnv(tmp), o.Env),
+		LogFile: o.LogFile,
 	})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(tmp))
@@ -191,14 +179,4 @@ func (p *Process) Stop() error {
 func (p *Process) Kill() {
 	p.process.Kill()
 	<-p.done
-}
-
-// freeAddress finds a free loopback port. Another process may take it first: the start then fails.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Local and immediate.
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
 }

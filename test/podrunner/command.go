@@ -5,7 +5,6 @@ package podrunner
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path"
@@ -16,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 const (
@@ -79,7 +80,7 @@ func newCommand(pod *corev1.Pod, c *corev1.Container, l layout) (*command, error
 		}
 		mounts[path.Clean(m.MountPath)] = filepath.Join(l.volumes.path(m.Name), m.SubPath)
 	}
-	address, err := freeAddress()
+	address, err := process.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -181,17 +182,6 @@ func environment(pod *corev1.Pod, c *corev1.Container, server, tmp string) ([]st
 		return nil, errors.New("variables from whole objects are not supported")
 	}
 	return append(env, "TMPDIR="+tmp), nil
-}
-
-// freeAddress finds a free loopback port. Another process can take it before ours does: ours then exits,
-// and is restarted with another one.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0")) //nolint:noctx // Local and immediate.
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
 }
 
 func writeKubeconfig(file, server, caFile, tokenFile, namespace string) error {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -30,6 +31,8 @@ type Options struct {
 	Env []string
 	// Dir is the working directory. Default: ours.
 	Dir string
+	// LogFile is a path that standard output and standard error are appended to, instead of Output.
+	LogFile string
 	// Output receives standard output and standard error. Default: discarded.
 	// With an *os.File the child writes to it directly.
 	Output io.Writer
@@ -55,6 +58,15 @@ func Start(o Options) (*Process, error) {
 	}
 	cmd.Dir = o.Dir
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
+	if o.LogFile != "" {
+		log, err := os.OpenFile(o.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("open the log: %w", err)
+		}
+		// The child has a descriptor of its own once it is started.
+		defer func() { _ = log.Close() }()
+		cmd.Stdout, cmd.Stderr = log, log
+	}
 	cmd.SysProcAttr = sysProcAttr()
 
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -136,4 +148,15 @@ func (p *Process) Signal(signal syscall.Signal) error {
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
+}
+
+// FreeAddress finds a free loopback address for a child to listen on. Another process may take it first: the start then
+// fails.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Local and immediate.
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String(), nil
 }
