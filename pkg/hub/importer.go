@@ -25,7 +25,6 @@ import (
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers/capi"
-	sdkhelpers "open-cluster-management.io/sdk-go/pkg/helpers"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
@@ -95,7 +94,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 				ClusterClient:    clusterClient,
 				ManagedClusters:  clusters,
 				Resolvers:        resolvers,
-				Hub:              hubIdentity(kubeClient, o.Renderers.APIServerURL),
+				Hub:              hubIdentity(klusterletRenderers),
 				Recorder:         recorder,
 				ImportNamespaces: o.ImportNamespaces,
 				Connection:       o.Connection,
@@ -134,22 +133,4 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	controller.Run(ctx, o.Workers)
 	klog.FromContext(ctx).Info("Importer stopped")
 	return nil
-}
-
-// hubIdentity reads the hub's address and CA as OCM's renderer does, so that a klusterlet that it renders is known again.
-func hubIdentity(kubeClient kubernetes.Interface, apiServerURL string) func(context.Context) (kubeconfig.HubIdentity, error) {
-	return func(context.Context) (kubeconfig.HubIdentity, error) {
-		server := apiServerURL
-		if server == "" {
-			var err error
-			if server, err = sdkhelpers.GetAPIServer(kubeClient); err != nil {
-				return kubeconfig.HubIdentity{}, fmt.Errorf("reading the hub's address: %w", err)
-			}
-		}
-		ca, err := sdkhelpers.GetCACert(kubeClient)
-		if err != nil {
-			return kubeconfig.HubIdentity{}, fmt.Errorf("reading the hub's CA: %w", err)
-		}
-		return kubeconfig.HubIdentity{Server: server, CAData: ca}, nil
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +19,10 @@ import (
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/ocm/pkg/operator/helpers/chart"
+	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
 	importeroptions "open-cluster-management.io/ocm/pkg/registration/hub/importer/options"
+
+	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
 // kubeconfigSecret is an import Secret whose kubeconfig has a line more in its cluster.
@@ -55,7 +59,7 @@ func render(t *testing.T, names []string, prepare func(*kubefake.Clientset), obj
 		prepare(client)
 	}
 	o := importeroptions.New()
-	o.APIServerURL, o.AgentImage, o.ImporterRenderers = "https://hub.example.com", "quay.io/ocm/registration-operator:v1", names
+	o.APIServerURL, o.AgentImage, o.ImporterRenderers = "https://hub.example.com", "registry.example.com/ocm/registration-operator:v1", names
 	before := *o
 	built, err := renderers(o, client, "hub-namespace")
 	if err != nil {
@@ -196,5 +200,53 @@ func TestIfSecretExists(t *testing.T) {
 		if got != c.want || (err == nil) != (c.want != nil) {
 			t.Errorf("%v: got %v, %v", c.err, got, err)
 		}
+	}
+}
+
+func TestHubIdentity(t *testing.T) {
+	rendered := func(kubeconfig string, err error) importer.KlusterletConfigRenderer {
+		return func(_ context.Context, _ *clusterv1.ManagedCluster, config *chart.KlusterletChartConfig) (*chart.KlusterletChartConfig, error) {
+			if kubeconfig != "" {
+				config.BootstrapHubKubeConfig = kubeconfig
+			}
+			return config, err
+		}
+	}
+	const first = "clusters: [{name: hub, cluster: {server: https://first.example.com, certificate-authority-data: Zmlyc3Q=}}]"
+	const second = "clusters: [{name: hub, cluster: {server: https://second.example.com}}]"
+	cases := []struct {
+		name      string
+		renderers []importer.KlusterletConfigRenderer
+		want      kubeconfig.HubIdentity
+		wantErr   string
+	}{
+		{name: "none"},
+		{
+			name: "one", renderers: []importer.KlusterletConfigRenderer{rendered(first, nil), rendered("", nil)},
+			want: kubeconfig.HubIdentity{Server: "https://first.example.com", CAData: []byte("first")},
+		},
+		{
+			name: "the last counts", renderers: []importer.KlusterletConfigRenderer{rendered(first, nil), rendered(second, nil)},
+			want: kubeconfig.HubIdentity{Server: "https://second.example.com"},
+		},
+		{name: "not a kubeconfig", renderers: []importer.KlusterletConfigRenderer{rendered("mine", nil)}},
+		{
+			name: "error", renderers: []importer.KlusterletConfigRenderer{rendered("", errors.New("no token"))},
+			wantErr: "rendering the configuration of the klusterlet: no token",
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := hubIdentity(c.renderers)(t.Context(), &clusterv1.ManagedCluster{})
+			if c.wantErr != "" {
+				if err == nil || err.Error() != c.wantErr {
+					t.Errorf("got %v, want %s", err, c.wantErr)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }

@@ -40,6 +40,20 @@ type HubIdentity struct {
 	CAData []byte
 }
 
+// HubIdentityOf returns the hub that a klusterlet's kubeconfig leads to, or the zero value if it leads to none. The
+// kubeconfig is read for its server and CA alone and never used to build a client, so the rules for kubeconfigs of
+// managed clusters do not apply.
+func HubIdentityOf(kubeconfig []byte) HubIdentity {
+	var config clientcmdapiv1.Config
+	if yaml.Unmarshal(kubeconfig, &config) != nil || len(config.Clusters) != 1 {
+		return HubIdentity{}
+	}
+	return HubIdentity{
+		Server: config.Clusters[0].Cluster.Server,
+		CAData: config.Clusters[0].Cluster.CertificateAuthorityData,
+	}
+}
+
 func (h HubIdentity) isUnknown() bool { return h.Server == "" && len(h.CAData) == 0 }
 
 func (h HubIdentity) equals(other HubIdentity) bool {
@@ -69,7 +83,7 @@ func (p *Provider) guard(ctx context.Context, conn *connection, cluster *cluster
 		// It never knew a hub.
 		return nil
 	}
-	own, err := p.hub(ctx)
+	own, err := p.hub(ctx, cluster)
 	if err != nil {
 		return &problem{reason: ReasonHubReadFailed, detail: "the hub's own address cannot be read", unexpected: true, cause: err}
 	}
@@ -112,15 +126,12 @@ func klusterletHub(ctx context.Context, conn *connection, klusterlet *operatorv1
 		if err != nil {
 			return HubIdentity{}, err
 		}
-		// Read for its server and CA alone, never to build a client: the rules for kubeconfigs do not apply.
-		var config clientcmdapiv1.Config
-		if !found || yaml.Unmarshal(secret.Data[hubKubeconfigKey], &config) != nil || len(config.Clusters) != 1 {
+		if !found {
 			continue
 		}
-		return HubIdentity{
-			Server: config.Clusters[0].Cluster.Server,
-			CAData: config.Clusters[0].Cluster.CertificateAuthorityData,
-		}, nil
+		if hub := HubIdentityOf(secret.Data[hubKubeconfigKey]); !hub.isUnknown() {
+			return hub, nil
+		}
 	}
 	return HubIdentity{}, nil
 }

@@ -188,7 +188,9 @@ func TestGuard(t *testing.T) {
 
 	t.Run("the hub's own address cannot be read", func(t *testing.T) {
 		f := newFixture(t, func(o *Options) {
-			o.Hub = func(context.Context) (HubIdentity, error) { return HubIdentity{}, errors.New(sentinel) }
+			o.Hub = func(context.Context, *clusterv1.ManagedCluster) (HubIdentity, error) {
+				return HubIdentity{}, errors.New(sentinel)
+			}
 		})
 		_, config := startSpoke(t, onCluster(t, map[string]any{klusterletPath: klusterlet("c1"), agentPath + joined: knows(other, "x")}))
 		ctx, _ := testContext(t)

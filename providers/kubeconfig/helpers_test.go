@@ -396,7 +396,7 @@ func (f *fixture) options() Options {
 		ClusterClient:   f.clusters,
 		ManagedClusters: f.informer.Cluster().V1().ManagedClusters(),
 		Resolvers:       resolvers,
-		Hub: func(context.Context) (HubIdentity, error) {
+		Hub: func(context.Context, *clusterv1.ManagedCluster) (HubIdentity, error) {
 			return HubIdentity{Server: testHub, CAData: []byte("hub CA")}, nil
 		},
 		Recorder: f.recorder,

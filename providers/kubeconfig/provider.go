@@ -55,8 +55,8 @@ type Options struct {
 	ManagedClusters clusterinformerv1.ManagedClusterInformer
 	// Resolvers build the credential of a managed cluster from an import Secret.
 	Resolvers *credential.Set
-	// Hub returns how klusterlets know this hub. It is asked when a cluster has a klusterlet already.
-	Hub func(ctx context.Context) (HubIdentity, error)
+	// Hub returns how the klusterlet of a cluster will know this hub. It is asked when the cluster has one already.
+	Hub func(ctx context.Context, cluster *clusterv1.ManagedCluster) (HubIdentity, error)
 	// Recorder records events on import Secrets and ManagedClusters. It is not one of client-go's package events: that
 	// takes two events of one reason for the same, whatever their text, and drops the second.
 	Recorder record.EventRecorder
@@ -74,7 +74,7 @@ type Provider struct {
 	kubeClient kubernetes.Interface
 	clusters   clusterinformerv1.ManagedClusterInformer
 	resolvers  *credential.Set
-	hub        func(ctx context.Context) (HubIdentity, error)
+	hub        func(ctx context.Context, cluster *clusterv1.ManagedCluster) (HubIdentity, error)
 	recorder   record.EventRecorder
 	connection ConnectionOptions
 

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	operatorv1 "open-cluster-management.io/api/operator/v1"
 
@@ -103,6 +104,18 @@ var _ = Describe("A cluster that is somebody else's", Ordered, ContinueOnFailure
 	It("is imported when its klusterlet knows this hub, by another address too", func(ctx SpecContext) {
 		name := imported(ctx)
 		spoke.joinHub(ctx, "hub-kubeconfig-secret", "https://hub.example.com", hub.CAData())
+		createSecret(ctx, kubeconfigSecret(name, spoke.Kubeconfig()))
+		createCluster(ctx, name)
+		expectImported(ctx, name)
+	})
+
+	It("is imported when its klusterlet knows this hub as cluster-import-config says", func(ctx SpecContext) {
+		name := imported(ctx)
+		alias := harness.TokenKubeconfig("https://alias.example.com", spoke.CAData(), sentinel)
+		values, err := yaml.Marshal(map[string]any{"bootstrapHubKubeConfig": string(alias)})
+		Expect(err).NotTo(HaveOccurred())
+		importConfig(ctx, name, string(values))
+		spoke.joinHub(ctx, bootstrapSecret, "https://alias.example.com", spoke.CAData())
 		createSecret(ctx, kubeconfigSecret(name, spoke.Kubeconfig()))
 		createCluster(ctx, name)
 		expectImported(ctx, name)

@@ -298,6 +298,17 @@ func createSecret(ctx context.Context, secret *corev1.Secret) {
 	DeferCleanup(func(ctx SpecContext) { deleteSecret(ctx, secret) })
 }
 
+// importConfig creates the Secret with the klusterlet values of one cluster.
+func importConfig(ctx context.Context, cluster, values string) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "cluster-import-config"},
+		Data:       map[string][]byte{"values.yaml": []byte(values)},
+	}
+	createSecret(ctx, secret)
+	return secret
+}
+
 func createNamespace(ctx context.Context, name string) {
 	GinkgoHelper()
 	_, err := hubKube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
