@@ -58,8 +58,10 @@ clean: ## Remove what was built here; the control plane and the agents stay in t
 ##@ Try
 
 .PHONY: demo
-demo: prebuild ## Import a cluster into a hub, both on this machine; KEEP=1 leaves them running
-	go run ./test/demo
+demo: prebuild ## Import two clusters into a hub, all on this machine; KEEP=1 leaves them running until Ctrl-C
+	@# Not go run, which reports an error after Ctrl-C.
+	go build -o $(OUTPUT)/demo ./test/demo
+	$(OUTPUT)/demo
 
 ##@ Test
 
