@@ -110,8 +110,8 @@ func (o *ImporterOptions) Validate() error {
 	if err := kubeconfig.ValidateImportNamespaces(o.ImportNamespaces); err != nil {
 		errs = append(errs, fmt.Errorf("--import-namespaces: %w", err))
 	}
-	if err := o.Connection.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--spoke-…: %w", err))
+	for _, err := range o.Connection.Validate() {
+		errs = append(errs, fmt.Errorf("--spoke-%w", err))
 	}
 	for _, renderer := range o.Renderers.ImporterRenderers {
 		if renderer != importeroptions.RenderAuto && renderer != importeroptions.RenderFromConfigSecret {

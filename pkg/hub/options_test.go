@@ -100,7 +100,7 @@ func TestImporterOptionsValidate(t *testing.T) {
 		{"all namespaces", func(o *ImporterOptions) { o.ImportNamespaces = []string{""} }, `--import-namespaces: "" is not the name of a namespace: `},
 		{"no import namespace", func(o *ImporterOptions) { o.ImportNamespaces = []string{} }, ""},
 		{"timeout", func(o *ImporterOptions) { o.Connection.RequestTimeout = 0 },
-			"--spoke-…: request timeout must be above 0 and at most 10m0s, not 0s"},
+			"--spoke-request-timeout: must be above 0 and at most 10m0s, not 0s"},
 		{"renderer", func(o *ImporterOptions) { o.Renderers.ImporterRenderers = []string{"x"} },
 			`--import-renderers: "x" is not one of render-auto, render-from-config-secret`},
 		{"bootstrap account without namespace", func(o *ImporterOptions) { o.Renderers.BootstrapSA = "x" },
@@ -309,7 +309,7 @@ func TestRunImporterRefusesBadOptions(t *testing.T) {
 		want string
 	}{
 		{"renderer", func(o *ImporterOptions) { o.Renderers.ImporterRenderers = []string{"x"} }, "building renderer x: "},
-		{"timeout", func(o *ImporterOptions) { o.Connection.DialTimeout = -1 }, "building provider kubeconfig: option Connection: dial timeout"},
+		{"timeout", func(o *ImporterOptions) { o.Connection.DialTimeout = -1 }, "building provider kubeconfig: option Connection: dial-timeout"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -87,30 +86,34 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns every field out of range: a timeout must be above zero and at most 10 minutes.
-func (o ConnectionOptions) Validate() error {
+// Validate returns an error for every field out of range, each beginning with the field's name as in a flag, such as
+// dial-timeout. A timeout must be above zero and at most 10 minutes, all else above zero.
+func (o ConnectionOptions) Validate() []error {
 	var errs []error
 	for _, timeout := range []struct {
 		name  string
 		value time.Duration
 	}{
-		{"dial timeout", o.DialTimeout},
-		{"TLS handshake timeout", o.TLSHandshakeTimeout},
-		{"response header timeout", o.ResponseHeaderTimeout},
-		{"request timeout", o.RequestTimeout},
-		{"import timeout", o.ImportTimeout},
+		{"dial-timeout", o.DialTimeout},
+		{"tls-timeout", o.TLSHandshakeTimeout},
+		{"header-timeout", o.ResponseHeaderTimeout},
+		{"request-timeout", o.RequestTimeout},
+		{"import-timeout", o.ImportTimeout},
 	} {
 		if timeout.value <= 0 || timeout.value > maxTimeout {
-			errs = append(errs, fmt.Errorf("%s must be above 0 and at most %s, not %s", timeout.name, maxTimeout, timeout.value))
+			errs = append(errs, fmt.Errorf("%s: must be above 0 and at most %s, not %s", timeout.name, maxTimeout, timeout.value))
 		}
 	}
 	if o.MaxResponseBytes <= 0 {
-		errs = append(errs, fmt.Errorf("maximum response size must be above 0 bytes, not %d", o.MaxResponseBytes))
+		errs = append(errs, fmt.Errorf("max-response-bytes: must be above 0, not %d", o.MaxResponseBytes))
 	}
-	if o.QPS <= 0 || o.Burst <= 0 {
-		errs = append(errs, errors.New("QPS and burst must be above 0"))
+	if o.QPS <= 0 {
+		errs = append(errs, fmt.Errorf("api-qps: must be above 0, not %g", o.QPS))
 	}
-	return utilerrors.NewAggregate(errs)
+	if o.Burst <= 0 {
+		errs = append(errs, fmt.Errorf("api-burst: must be above 0, not %d", o.Burst))
+	}
+	return errs
 }
 
 // connection is what one attempt has to one managed cluster: one transport, shared by all clients.

@@ -56,14 +56,14 @@ func TestConnectionValidate(t *testing.T) {
 		edit func(*ConnectionOptions)
 		want string
 	}{
-		{"dial", func(o *ConnectionOptions) { o.DialTimeout = -1 }, "dial timeout must be above 0 and at most 10m0s, not -1ns"},
-		{"tls", func(o *ConnectionOptions) { o.TLSHandshakeTimeout = -1 }, "TLS handshake timeout must be"},
-		{"header", func(o *ConnectionOptions) { o.ResponseHeaderTimeout = -1 }, "response header timeout must be"},
-		{"request", func(o *ConnectionOptions) { o.RequestTimeout = maxTimeout + 1 }, "request timeout must be"},
-		{"import", func(o *ConnectionOptions) { o.ImportTimeout = maxTimeout + 1 }, "import timeout must be"},
-		{"size", func(o *ConnectionOptions) { o.MaxResponseBytes = -1 }, "maximum response size must be above 0 bytes, not -1"},
-		{"qps", func(o *ConnectionOptions) { o.QPS = -1 }, "QPS and burst must be above 0"},
-		{"burst", func(o *ConnectionOptions) { o.Burst = -1 }, "QPS and burst must be above 0"},
+		{"dial", func(o *ConnectionOptions) { o.DialTimeout = -1 }, "dial-timeout: must be above 0 and at most 10m0s, not -1ns"},
+		{"tls", func(o *ConnectionOptions) { o.TLSHandshakeTimeout = -1 }, "tls-timeout: must be"},
+		{"header", func(o *ConnectionOptions) { o.ResponseHeaderTimeout = -1 }, "header-timeout: must be"},
+		{"request", func(o *ConnectionOptions) { o.RequestTimeout = maxTimeout + 1 }, "request-timeout: must be"},
+		{"import", func(o *ConnectionOptions) { o.ImportTimeout = maxTimeout + 1 }, "import-timeout: must be"},
+		{"size", func(o *ConnectionOptions) { o.MaxResponseBytes = -1 }, "max-response-bytes: must be above 0, not -1"},
+		{"qps", func(o *ConnectionOptions) { o.QPS = -1 }, "api-qps: must be above 0, not -1"},
+		{"burst", func(o *ConnectionOptions) { o.Burst = -1 }, "api-burst: must be above 0, not -1"},
 		{"maximum", func(o *ConnectionOptions) { o.RequestTimeout = maxTimeout }, ""},
 	}
 	for _, c := range cases {
@@ -71,7 +71,7 @@ func TestConnectionValidate(t *testing.T) {
 			var o ConnectionOptions
 			o.Default()
 			c.edit(&o)
-			err := o.Validate()
+			err := errors.Join(o.Validate()...)
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("got %v", err)
@@ -84,8 +84,8 @@ func TestConnectionValidate(t *testing.T) {
 		})
 	}
 	var o ConnectionOptions
-	if err := o.Validate(); err == nil || strings.Count(err.Error(), "must be") != 7 {
-		t.Errorf("not every field is named: %v", err)
+	if errs := o.Validate(); len(errs) != 8 {
+		t.Errorf("not every field is named: %v", errs)
 	}
 }
 

@@ -108,8 +108,8 @@ func New(o Options) (*Provider, error) {
 		}
 	}
 	o.Connection.Default()
-	if err := o.Connection.Validate(); err != nil {
-		return nil, fmt.Errorf("option Connection: %w", err)
+	if errs := o.Connection.Validate(); len(errs) > 0 {
+		return nil, fmt.Errorf("option Connection: %w", errors.Join(errs...))
 	}
 	if o.ImportNamespaces == nil {
 		o.ImportNamespaces = []string{DefaultImportNamespace}

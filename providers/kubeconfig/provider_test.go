@@ -45,7 +45,7 @@ func TestNew(t *testing.T) {
 		{"Hub", func(o *Options) { o.Hub = nil }, "option Hub is required"},
 		{"Recorder", func(o *Options) { o.Recorder = nil }, "option Recorder is required"},
 		{"timeout", func(o *Options) { o.Connection.DialTimeout = -time.Second },
-			"option Connection: dial timeout must be above 0 and at most 10m0s, not -1s"},
+			"option Connection: dial-timeout: must be above 0 and at most 10m0s, not -1s"},
 		{"namespace", func(o *Options) { o.ImportNamespaces = []string{"good", "Not_Good"} },
 			`option ImportNamespaces: "Not_Good" is not the name of a namespace`},
 		{"empty namespace, which is all of them", func(o *Options) { o.ImportNamespaces = []string{""} },
