@@ -28,8 +28,10 @@ func startChild(bin, logPath string, args ...string) (*child, error) {
 	c := &child{name: filepath.Base(bin), logPath: logPath}
 	var err error
 	// No environment: etcd reads a flag from every ETCD_ variable, and a test must not meet the developer's own cluster.
-	c.Process, err = process.Start(process.Options{Path: bin, Args: args, LogFile: logPath})
-	return c, err
+	if c.Process, err = process.Start(process.Options{Path: bin, Args: args, LogFile: logPath}); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // signal sends sig; it fails when the process has ended.
