@@ -67,10 +67,7 @@ func (c *clusterAPI) onChange(enqueue func(clusterName string)) error {
 		return nil
 	}
 	notify := func(obj any) {
-		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = tombstone.Obj
-		}
-		if cluster, err := meta.Accessor(obj); err == nil && cluster.GetNamespace() == cluster.GetName() {
+		if cluster, err := eventObject(obj); err == nil && cluster.GetNamespace() == cluster.GetName() {
 			enqueue(cluster.GetName())
 		}
 	}

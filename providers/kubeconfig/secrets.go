@@ -155,10 +155,7 @@ func (s *secrets) claims(secret *corev1.Secret, clusterName string) bool {
 // onChange calls enqueue with the name of each cluster that a change of a Secret may concern.
 func (s *secrets) onChange(enqueue func(clusterName string)) error {
 	notify := func(obj any) {
-		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = tombstone.Obj
-		}
-		secret, err := meta.Accessor(obj)
+		secret, err := eventObject(obj)
 		if err != nil {
 			return
 		}
@@ -198,6 +195,14 @@ func (s *secrets) hasSynced() bool {
 		}
 	}
 	return true
+}
+
+// eventObject is the object of an informer's event; of a deletion that was missed, its last known state.
+func eventObject(obj any) (metav1.Object, error) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	return meta.Accessor(obj)
 }
 
 func objectKey(object metav1.Object) string {
