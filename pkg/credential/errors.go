@@ -38,6 +38,31 @@ func IsInvalid(err error) bool {
 	return errors.As(err, &invalid)
 }
 
+// DeniedError says that the input asks for something that the administrator's options do not allow, such as a resolver that
+// is not enabled.
+//
+// Resolvers and the Set return it. The provider treats it like an InvalidError, with a reason of its own.
+//
+// Find it with errors.As and a variable of type *DeniedError.
+type DeniedError struct {
+	// Err says what is not allowed and what to do. It must be fit for a condition: deterministic and without values.
+	Err error
+}
+
+// Denied wraps err in a DeniedError; nil stays nil.
+func Denied(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &DeniedError{Err: err}
+}
+
+// Error is the text of the wrapped error.
+func (e *DeniedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e *DeniedError) Unwrap() error { return e.Err }
+
 // PendingError says that the input is fine but something that it needs is not there yet: a cluster that is still being
 // created, a token service that asks to wait.
 //

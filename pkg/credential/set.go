@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -72,27 +73,36 @@ func isNil(r Resolver) bool {
 	}
 }
 
+// NameFor returns the name of the resolver for a Secret, or "" if it asks for one that is not in the set.
+func (s *Set) NameFor(secret *corev1.Secret) string {
+	name := secret.Annotations[AnnotationCredentialResolver]
+	if name == "" {
+		name = ResolverKubeconfig
+	}
+	if _, found := s.resolvers[name]; !found {
+		return ""
+	}
+	return name
+}
+
 // Names returns the names of the resolvers, sorted.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
 // Resolve runs the resolver that the Secret's annotation names, the kubeconfig resolver by default, on a deep copy of the
 // Secret, and checks the result with restconfig.Check. It never returns nil and nil.
 //
-// An unknown name and a result that breaks the rules are an InvalidError; errors of the resolver keep their kind. A panic
+// An unknown name is a DeniedError, and a result that breaks the rules an InvalidError; errors of the resolver keep their kind. A panic
 // of the resolver becomes an unexpected error without the panic's value, which may hold a credential; the stack is
 // logged.
 func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	if req.Secret == nil {
 		return nil, errors.New("the request has no secret")
 	}
-	name := req.Secret.Annotations[AnnotationCredentialResolver]
-	if name == "" {
-		name = ResolverKubeconfig
-	}
+	name := s.NameFor(req.Secret)
 	resolver, found := s.resolvers[name]
 	if !found {
 		// The name is not repeated: an annotation may hold anything, and the person sees it right there.
-		return nil, Invalid(fmt.Errorf("its credential resolver is not enabled: set the annotation %s to one of %s",
+		return nil, Denied(fmt.Errorf("its credential resolver is not enabled: set the annotation %s to one of %s",
 			AnnotationCredentialResolver, strings.Join(s.names, ", ")))
 	}
 	req.Secret = req.Secret.DeepCopy()

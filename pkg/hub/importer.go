@@ -94,7 +94,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 				ClusterClient:    clusterClient,
 				ManagedClusters:  clusters,
 				Resolvers:        resolvers,
-				Hub:              hubIdentity(klusterletRenderers),
+				Plan:             plan(klusterletRenderers),
 				Recorder:         recorder,
 				ImportNamespaces: o.ImportNamespaces,
 				Connection:       o.Connection,

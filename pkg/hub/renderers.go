@@ -14,8 +14,6 @@ import (
 	"open-cluster-management.io/ocm/pkg/operator/helpers/chart"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
 	importeroptions "open-cluster-management.io/ocm/pkg/registration/hub/importer/options"
-
-	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
 // renderers returns OCM's renderers in the order of the options. Where render-auto comes first, a cluster need not
@@ -47,19 +45,5 @@ func ifSecretExists(renderer importer.KlusterletConfigRenderer) importer.Kluster
 			return config, nil
 		}
 		return rendered, err
-	}
-}
-
-// hubIdentity renders the configuration of a cluster's klusterlet to see which hub it will know, whatever renderer says so.
-func hubIdentity(renderers []importer.KlusterletConfigRenderer) func(context.Context, *clusterv1.ManagedCluster) (kubeconfig.HubIdentity, error) {
-	return func(ctx context.Context, cluster *clusterv1.ManagedCluster) (kubeconfig.HubIdentity, error) {
-		config := &chart.KlusterletChartConfig{}
-		for _, renderer := range renderers {
-			var err error
-			if config, err = renderer(ctx, cluster, config); err != nil {
-				return kubeconfig.HubIdentity{}, fmt.Errorf("rendering the configuration of the klusterlet: %w", err)
-			}
-		}
-		return kubeconfig.HubIdentityOf([]byte(config.BootstrapHubKubeConfig)), nil
 	}
 }

@@ -14,6 +14,8 @@ type Reason string
 const (
 	// ReasonForbidden: the field is understood and refused, for example a file path or a plugin.
 	ReasonForbidden Reason = "Forbidden"
+	// ReasonDenied: the field is refused unless an option accepts it.
+	ReasonDenied Reason = "Denied"
 	// ReasonMissing: a field that is needed is absent or empty.
 	ReasonMissing Reason = "Missing"
 	// ReasonInvalid: the field has a value of the wrong type or form.
@@ -32,7 +34,7 @@ const (
 
 func (r Reason) phrase() string {
 	switch r {
-	case ReasonForbidden:
+	case ReasonForbidden, ReasonDenied:
 		return "is not accepted"
 	case ReasonMissing:
 		return "is missing"

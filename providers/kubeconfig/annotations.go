@@ -20,6 +20,13 @@ const (
 	// is the URL of that hub, as the condition says it, so that it allows nothing else and nothing later.
 	AnnotationTakeover = annotationPrefix + "takeover"
 
+	// AnnotationClusterUID on a ManagedCluster is the UID of the namespace kube-system of the cluster that was imported,
+	// which is how a cluster is known again. The provider sets it; whoever removes it allows another cluster under the name.
+	AnnotationClusterUID = annotationPrefix + "kube-system-uid"
+
+	// LabelLocalCluster with the value "true" on a ManagedCluster says that the cluster is the hub itself.
+	LabelLocalCluster = "local-cluster"
+
 	// ImmediateImportCompleted is the value of AnnotationImmediateImport after the import that it asked for.
 	ImmediateImportCompleted = "Completed"
 )

@@ -3,11 +3,14 @@
 package kubeconfig
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 )
 
 // attempt is one try to import a cluster with what its Secrets were.
@@ -16,17 +19,22 @@ type attempt struct {
 	// secret is the import Secret, or the first of several.
 	secret    *metav1.PartialObjectMetadata
 	secretKey string
-	// input is the same for two attempts that are made with the same Secrets, unchanged.
+	// input is the same for two attempts that are made with the same Secrets, unchanged, and the same answers of a person
+	// on the ManagedCluster.
 	input string
 }
 
-func newAttempt(clusterName string, candidates []*metav1.PartialObjectMetadata) attempt {
+func newAttempt(cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) attempt {
 	var input strings.Builder
 	for _, candidate := range candidates {
-		input.WriteString(string(candidate.UID) + "@" + candidate.ResourceVersion + " ")
+		input.WriteString(stateOf(candidate) + " ")
 	}
+	for _, key := range []string{AnnotationTakeover, AnnotationClusterUID} {
+		fmt.Fprintf(&input, "%q ", cluster.Annotations[key])
+	}
+	fmt.Fprintf(&input, "%q", cluster.Labels[LabelLocalCluster])
 	return attempt{
-		clusterName: clusterName,
+		clusterName: cluster.Name,
 		secret:      candidates[0],
 		secretKey:   objectKey(candidates[0]),
 		input:       input.String(),
@@ -41,35 +49,36 @@ type failures struct {
 }
 
 type failure struct {
-	input string
-	text  string
-	count int
-	until time.Time
-	err   error
+	input   string
+	problem *problem
+	count   int
+	until   time.Time
+	// err is what the importer sees.
+	err error
 }
 
 func newFailures() *failures {
 	return &failures{byCluster: map[string]failure{}}
 }
 
-// pending returns the error of the last attempt while its back-off lasts and its input has not changed.
-func (f *failures) pending(a attempt) error {
+// pending returns the problem and the error of the last attempt while its back-off lasts and its input has not changed.
+func (f *failures) pending(a attempt) (*problem, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	last, ok := f.byCluster[a.clusterName]
 	if !ok || last.input != a.input {
-		return nil
+		return nil, nil
 	}
 	remaining := time.Until(last.until)
 	if remaining <= 0 {
-		return nil
+		return nil, nil
 	}
 	if host, ok := last.err.(*hostError); ok { //nolint:errorlint // add stored it as it is.
 		again := *host
 		again.requeue.RequeueTime = remaining
-		return &again
+		return last.problem, &again
 	}
-	return last.err
+	return last.problem, last.err
 }
 
 // add records a failed attempt. It returns whether the failure differs from the last one of the cluster, and what the
@@ -78,7 +87,10 @@ func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err erro
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	last := f.byCluster[a.clusterName]
-	next := failure{input: a.input, text: text}
+	remembered := *p
+	// The cause is for the log, and may hold anything.
+	remembered.cause = nil
+	next := failure{input: a.input, problem: &remembered}
 	if last.input == a.input {
 		next.count = last.count
 	}
@@ -86,11 +98,24 @@ func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err erro
 		// A resolver that knows when to come again is not a failure that the back-off grows by.
 		next.count++
 	}
-	retry, failed := outcome(text, p, max(next.count, 1))
+	retryAfter, failed := outcome(text, p, max(next.count, 1))
 	next.err = failed
-	next.until = time.Now().Add(retry)
+	next.until = time.Now().Add(retryAfter)
 	f.byCluster[a.clusterName] = next
-	return last.text != text || last.input != a.input, next.err
+	return last.problem == nil || last.problem.Error() != p.Error() || last.input != a.input, next.err
+}
+
+// withReason returns the clusters whose last attempt failed for a reason.
+func (f *failures) withReason(reason Reason) []string {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	var names []string
+	for name, last := range f.byCluster {
+		if last.problem.reason == reason {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (f *failures) forget(clusterName string) {

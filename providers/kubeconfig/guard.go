@@ -61,11 +61,22 @@ func (h HubIdentity) equals(other HubIdentity) bool {
 		len(h.CAData) > 0 && bytes.Equal(bytes.TrimSpace(h.CAData), bytes.TrimSpace(other.CAData))
 }
 
-// guard refuses a cluster whose klusterlet is another hub's or another cluster's: the importer overwrites it without a
-// look. It reads and never writes.
-func (p *Provider) guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster) error {
+// guard waits for leftovers of a klusterlet that is being removed, and refuses a cluster whose klusterlet is another hub's or another cluster's: the importer overwrites it without a
+// look. It reads and never writes. hub returns
+// how the klusterlet would know this hub.
+func guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster, hub func() (HubIdentity, error)) error {
+	defer observeStage(stageOwnership)()
+	var namespace corev1.Namespace
+	found, err := conn.read(ctx, "Namespace", &namespace, false, "api/v1/namespaces", klusterletNamespace)
+	if err != nil {
+		return err
+	}
+	if found && namespace.Status.Phase == corev1.NamespaceTerminating {
+		return &problem{reason: ReasonLeftovers,
+			detail: "the namespace " + klusterletNamespace + " of an earlier import is being deleted"}
+	}
 	var klusterlet operatorv1.Klusterlet
-	found, err := conn.read(ctx, "Klusterlet", &klusterlet, true, "apis", operatorv1.GroupVersion.String(), "klusterlets", klusterletName)
+	found, err = conn.read(ctx, "Klusterlet", &klusterlet, true, "apis", operatorv1.GroupVersion.String(), "klusterlets", klusterletName)
 	switch {
 	case err != nil:
 		return err
@@ -83,9 +94,9 @@ func (p *Provider) guard(ctx context.Context, conn *connection, cluster *cluster
 		// It never knew a hub.
 		return nil
 	}
-	own, err := p.hub(ctx, cluster)
+	own, err := hub()
 	if err != nil {
-		return &problem{reason: ReasonHubReadFailed, detail: "the hub's own address cannot be read", unexpected: true, cause: err}
+		return &problem{reason: ReasonHubReadFailed, detail: "the hub's own address cannot be read", cause: err}
 	}
 	if sameName && owner.equals(own) {
 		return nil

@@ -115,7 +115,7 @@ func (c *noticeController) notices(clusterName string) ([]notice, error) {
 		case len(secrets) > 1:
 			about.reason = ReasonSecretAmbiguous
 			about.note = fmt.Sprintf("%d Secrets are for ManagedCluster %s, none is used; %s",
-				len(secrets), clusterName, nextSteps[ReasonSecretAmbiguous])
+				len(secrets), clusterName, reasonInfos[ReasonSecretAmbiguous].next)
 		default:
 			continue
 		}

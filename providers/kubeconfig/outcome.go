@@ -4,7 +4,6 @@ package kubeconfig
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -12,6 +11,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/common/helpers"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/restconfig"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 
-	// minRetry bounds from below what a resolver may ask for.
+	// minRetry bounds from below, and lastRetry from above, what a resolver or a cluster may ask for.
 	minRetry = time.Second
 
 	// invalidRetry is how often input that a person must fix is looked at without a change of its Secret.
@@ -30,10 +30,8 @@ const (
 	// retryJitter spreads the retries of clusters that failed together.
 	retryJitter = 0.2
 
-	// messagePrefix starts every message of this provider, and answerPrefix every text that its clients give for an
-	// answer, which is how it knows its own condition again after a restart.
+	// messagePrefix starts every message about an import Secret.
 	messagePrefix = "import Secret "
-	answerPrefix  = "managed cluster: "
 )
 
 // problem is why an import cannot go on: what the condition and the event say.
@@ -41,40 +39,47 @@ type problem struct {
 	reason Reason
 	// detail is a fixed text, the same for every attempt that fails the same way, and holds no value of a Secret.
 	detail string
-	// invalid is true when only a change by a person helps.
-	invalid bool
-	// after is when to try again; zero is the provider's back-off.
+	// after is when to try again, if the resolver or the cluster said so; zero is what the reason's retry says.
 	after time.Duration
-	// unexpected problems are retried by the importer's own exponential back-off.
-	unexpected bool
 	// cause is for the log only.
 	cause error
 }
 
-func (p *problem) Error() string {
-	text := fmt.Sprintf("%s: %s", p.reason, p.detail)
-	if next, ok := nextSteps[p.reason]; ok {
-		text += "; " + next
+func (p *problem) Error() string { return string(p.reason) + ": " + p.message() }
+
+// message is the text without the reason: what is wrong, and the next step.
+func (p *problem) message() string {
+	if next := reasonInfos[p.reason].next; next != "" {
+		return p.detail + "; " + next
 	}
-	return text
+	return p.detail
 }
 
 func (p *problem) Unwrap() error { return p.cause }
 
 // credentialProblem classifies what a resolver returned.
 func credentialProblem(err error) *problem {
-	var invalid *credential.InvalidError
-	var pending *credential.PendingError
+	var (
+		invalid *credential.InvalidError
+		denied  *credential.DeniedError
+		pending *credential.PendingError
+		field   *restconfig.FieldError
+	)
+	p := &problem{reason: ReasonTokenMintFailed, detail: "the credential resolver failed", cause: err}
 	switch {
-	case errors.As(err, &invalid):
-		return &problem{reason: ReasonCredentialInvalid, detail: err.Error(), invalid: true, cause: err}
+	case errors.As(err, &denied), errors.As(err, &field) && field.Reason == restconfig.ReasonDenied:
+		p.reason, p.detail = ReasonPolicyDenied, err.Error()
 	case errors.As(err, &pending):
-		return &problem{reason: ReasonCredentialPending, detail: err.Error(), after: pending.After, cause: err}
-	default:
-		// The text of an error that a resolver did not classify may hold anything.
-		return &problem{reason: ReasonCredentialFailed, unexpected: true, cause: err,
-			detail: "the credential resolver failed; see the logs of the import controller"}
+		p.reason, p.detail, p.after = ReasonCredentialPending, err.Error(), pending.After
+	case errors.As(err, &invalid) && errors.As(err, &field) && field.Reason == restconfig.ReasonForbidden:
+		p.reason, p.detail = ReasonFieldForbidden, err.Error()
+	case errors.As(err, &invalid) && errors.As(err, &field):
+		p.reason, p.detail = ReasonKubeconfigInvalid, err.Error()
+	case errors.As(err, &invalid):
+		p.reason, p.detail = ReasonCredentialInvalid, err.Error()
 	}
+	// The text of an error that a resolver did not classify may hold anything.
+	return p
 }
 
 // hostError is a problem in the form that the importer understands. The importer copies Error into a condition and
@@ -96,26 +101,26 @@ func (e *hostError) As(target any) bool {
 
 // outcome maps a problem to what Clients returns, the only place that knows how the importer treats errors:
 //
-//	problem      Clients returns                   the importer then
-//	none         clients, nil                      renders and applies the klusterlet
-//	no Secret    nil, nil                          waits for an event (not a problem: see Provider.Clients)
-//	pending      error as helpers.RequeueError     tries again after the back-off, or the time the resolver asked for
-//	invalid      error as helpers.RequeueError     tries again after invalidRetry; a changed Secret wakes it at once
-//	unexpected   plain error                       tries again by its own exponential back-off
+//	retry of the reason   Clients returns                   the importer then
+//	no problem            clients, nil                      renders and applies the klusterlet
+//	no Secret             nil, nil                          waits for an event (see Provider.Clients)
+//	retryBackoff          error as helpers.RequeueError     tries again after the back-off, or the time that was asked for
+//	retryOnChange         error as helpers.RequeueError     tries again after invalidRetry; changed input wakes it at once
+//	retryByImporter       plain error                       tries again by its own exponential back-off
 //
 // failures counts the attempts that failed in a row, from 1.
-func outcome(text string, p *problem, failures int) (retry time.Duration, err error) {
-	if p.unexpected {
+func outcome(text string, p *problem, failures int) (retryAfter time.Duration, err error) {
+	switch reasonInfos[p.reason].retry {
+	case retryByImporter:
 		return 0, errors.New(text)
+	case retryOnChange:
+		retryAfter = invalidRetry
+	case retryBackoff:
+		retryAfter = min(firstRetry<<min(failures-1, 10), lastRetry)
 	}
-	switch {
-	case p.invalid:
-		retry = invalidRetry
-	case p.after > 0:
-		retry = max(p.after, minRetry)
-	default:
-		retry = min(firstRetry<<min(failures-1, 10), lastRetry)
+	if p.after > 0 {
+		retryAfter = min(max(p.after, minRetry), lastRetry)
 	}
-	retry = wait.Jitter(retry, retryJitter)
-	return retry, &hostError{text: text, requeue: helpers.NewRequeueError("import is tried again", retry)}
+	retryAfter = wait.Jitter(retryAfter, retryJitter)
+	return retryAfter, &hostError{text: text, requeue: helpers.NewRequeueError("import is tried again", retryAfter)}
 }

@@ -3,42 +3,111 @@
 package kubeconfig
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 )
 
-// klusterletNamespace is where the importer puts the klusterlet operator.
-const klusterletNamespace = "open-cluster-management-agent"
+const (
+	// klusterletNamespace is where the importer puts the klusterlet operator.
+	klusterletNamespace = "open-cluster-management-agent"
 
-// preflight asks the cluster for one object that an import reads, and returns nil if it answers as an API server
-// does to a credential that may read it. Without it a dead cluster would be told by the errors of every object of
-// the import. The path is one that an API server answers to authenticated users alone.
-func (c *connection) preflight(ctx context.Context) error {
-	if p := clientCertificateProblem(c.config, time.Now()); p != nil {
-		return p
-	}
-	var namespace corev1.Namespace
-	found, err := c.read(ctx, "Namespace", &namespace, false, "api/v1/namespaces", klusterletNamespace)
+	// MinKubernetesVersion is the oldest version that serves what an import uses: CustomResourceDefinitions in
+	// apiextensions.k8s.io/v1, and server-side apply without a feature gate.
+	MinKubernetesVersion = "1.16"
+)
+
+// preflight looks at the cluster, in this order and up to the first failure: does it answer, and accept the credential;
+// may the credential do what the import does; is its version supported; which cluster is it; whose klusterlet does it
+// have. Without it a cluster would be told by the errors of every object of the import, after some were written.
+// It writes nothing. Each request has its own bounds (ConnectionOptions), and all together ImportTimeout.
+func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster) error {
+	done := observeStage(stageConnection)
+	// A path that an API server answers to authenticated users alone.
+	mayAll, err := conn.may(ctx, everything)
+	done()
 	if err != nil {
 		return err
 	}
-	if found && namespace.Status.Phase == corev1.NamespaceTerminating {
-		return &problem{reason: ReasonLeftovers,
-			detail: "the namespace " + klusterletNamespace + " of an earlier import is being deleted"}
+	done = observeStage(stagePlan)
+	plan, planErr := p.plan(ctx, cluster)
+	done()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if planErr != nil {
+		// The importer fails in the same way when it renders, before it writes, and says so with its own reason.
+		klog.FromContext(ctx).Error(planErr, "Klusterlet cannot be rendered", "managedCluster", cluster.Name)
+	} else if !mayAll {
+		done = observeStage(stageAuthorization)
+		err = conn.authorize(ctx, plan.Objects)
+		done()
+		if err != nil {
+			return err
+		}
+	}
+	defer observeStage(stageIdentity)()
+	if err := conn.checkVersion(ctx); err != nil {
+		return err
+	}
+	uid, err := conn.clusterUID(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.identities.check(ctx, cluster, uid); err != nil {
+		return err
+	}
+	return guard(ctx, conn, cluster, func() (HubIdentity, error) {
+		if planErr != nil {
+			return HubIdentity{}, planErr
+		}
+		return plan.Hub, nil
+	})
+}
+
+// checkVersion refuses a cluster that is older than MinKubernetesVersion.
+func (c *connection) checkVersion(ctx context.Context) error {
+	var info apimachineryversion.Info
+	resp, err := c.request(ctx, http.MethodGet, nil, "version")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if p := answerProblem(resp); p != nil {
+		return p
+	}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(resp.Body).Decode(&info) != nil {
+		return notKubernetes()
+	}
+	// Some vendors' versions are no semantic versions but for their first numbers.
+	served, err := version.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return notKubernetes()
+	}
+	if oldest := version.MustParseGeneric(MinKubernetesVersion); served.LessThan(oldest) {
+		return &problem{reason: ReasonClusterTooOld, detail: fmt.Sprintf(
+			"the cluster has Kubernetes %d.%d, an import needs %s", served.Major(), served.Minor(), MinKubernetesVersion)}
 	}
 	return nil
 }
@@ -46,21 +115,9 @@ func (c *connection) preflight(ctx context.Context) error {
 // read gets an object of a kind from the cluster and says whether there is one. A kind that may not be served is
 // absent too when it is not.
 func (c *connection) read(ctx context.Context, kind string, into any, mayBeUnserved bool, path ...string) (found bool, err error) {
-	base, _, err := rest.DefaultServerUrlFor(c.config)
+	resp, err := c.request(ctx, http.MethodGet, nil, path...)
 	if err != nil {
-		return false, serverProblem(err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(path...).String(), http.NoBody)
-	if err != nil {
-		return false, serverProblem(err)
-	}
-	req.Header.Set("Accept", runtime.ContentTypeJSON)
-	resp, err := c.raw.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		return false, requestProblem(err)
+		return false, err
 	}
 	defer resp.Body.Close()
 	if mayBeUnserved && resp.StatusCode == http.StatusNotFound {
@@ -70,13 +127,51 @@ func (c *connection) read(ctx context.Context, kind string, into any, mayBeUnser
 	return decodeObject(resp, kind, into)
 }
 
-func serverProblem(err error) *problem {
-	return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", invalid: true, cause: err}
+// request sends a request to the cluster and returns its answer, whatever the code.
+func (c *connection) request(ctx context.Context, method string, body any, path ...string) (*http.Response, error) {
+	return c.requestWith(ctx, method, nil, body, path...)
+}
+
+func (c *connection) requestWith(ctx context.Context, method string, query url.Values, body any, path ...string) (*http.Response, error) {
+	base, _, err := rest.DefaultServerUrlFor(c.config)
+	if err != nil {
+		return nil, &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", cause: err}
+	}
+	var reader io.Reader = http.NoBody
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("marshalling a request: %w", err)
+		}
+		reader = bytes.NewReader(data)
+	}
+	target := base.JoinPath(path...)
+	target.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), reader)
+	if err != nil {
+		return nil, &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", cause: err}
+	}
+	req.Header.Set("Accept", runtime.ContentTypeJSON)
+	if body != nil {
+		req.Header.Set("Content-Type", runtime.ContentTypeJSON)
+	}
+	resp, err := c.raw.Do(req)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, requestProblem(err)
+	}
+	return resp, nil
+}
+
+func notKubernetes() *problem {
+	return &problem{reason: ReasonNotKubernetes, detail: "the server does not answer like a Kubernetes API server"}
 }
 
 // decodeObject classifies the answer of an API server to a request that may find its object or not.
 func decodeObject(resp *http.Response, kind string, into any) (found bool, err error) {
-	if p := answerProblem(resp.StatusCode); p != nil {
+	if p := answerProblem(resp); p != nil {
 		return false, p
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -90,11 +185,21 @@ func decodeObject(resp *http.Response, kind string, into any) (found bool, err e
 	case err == nil && resp.StatusCode == http.StatusOK && object.Kind == kind && json.Unmarshal(body, into) == nil:
 		return true, nil
 	}
-	return false, &problem{reason: ReasonNotKubernetes, detail: "the server does not answer like a Kubernetes API server"}
+	return false, notKubernetes()
 }
 
-// answerProblem returns the problem that a status code tells by itself, or nil.
-func answerProblem(code int) *problem {
+// answerProblem returns the problem that an answer's status code tells by itself, or nil.
+func answerProblem(resp *http.Response) *problem {
+	p := codeProblem(resp.StatusCode)
+	if p != nil && p.reason == ReasonServerFailed {
+		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+			p.after = time.Duration(min(seconds, int(lastRetry/time.Second))) * time.Second
+		}
+	}
+	return p
+}
+
+func codeProblem(code int) *problem {
 	switch {
 	case code == http.StatusUnauthorized:
 		return &problem{reason: ReasonUnauthorized, detail: "the cluster's API server does not accept the credential"}
@@ -183,25 +288,4 @@ func boundText(err error) string {
 		}
 	}
 	return ""
-}
-
-// clientCertificateProblem tells an expired client certificate before it is used: the API server would say no more
-// than 401.
-func clientCertificateProblem(config *rest.Config, now time.Time) *problem {
-	if len(config.CertData) == 0 {
-		return nil
-	}
-	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
-	if err != nil {
-		return &problem{reason: ReasonCredentialInvalid, detail: "the client certificate and its key do not fit", invalid: true}
-	}
-	if leaf := pair.Leaf; leaf != nil && config.BearerToken == "" {
-		switch {
-		case now.After(leaf.NotAfter):
-			return &problem{reason: ReasonCredentialExpired, detail: "the client certificate is expired", invalid: true}
-		case now.Before(leaf.NotBefore):
-			return &problem{reason: ReasonCredentialExpired, detail: "the client certificate is not yet valid"}
-		}
-	}
-	return nil
 }

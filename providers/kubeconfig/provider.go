@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -30,13 +32,6 @@ import (
 )
 
 const (
-	// conditionImported is the condition that the importer writes. The constant of the importer's package is out of
-	// reach: that package brings Helm with it.
-	conditionImported = "ManagedClusterImportSucceeded"
-	// The reasons that the importer gives to an error of Clients, and to errors of applying.
-	reasonKubeConfigGetFailed = "KubeConfigGetFailed"
-	reasonImportFailed        = "ImportFailed"
-
 	// maxNoteLength leaves room below the 1 KiB at which the API server refuses an event.
 	maxNoteLength = 1000
 	// maxNamedSecrets bounds a condition's message, which may have 32 KiB.
@@ -45,18 +40,19 @@ const (
 
 // Options configure a Provider. All fields without a default are required.
 type Options struct {
-	// KubeClient reads import Secrets on the hub, one when an import needs it.
+	// KubeClient reads import Secrets on the hub, one when an import needs it, the hub's own namespace kube-system, and the
+	// CertificateSigningRequests of klusterlets that have not joined.
 	KubeClient kubernetes.Interface
 	// MetadataClient watches the metadata of import Secrets, and of Cluster API's clusters, on the hub.
 	MetadataClient metadata.Interface
-	// ClusterClient writes AnnotationImmediateImport, and the condition when a further import is asked for.
+	// ClusterClient writes AnnotationImmediateImport and AnnotationClusterUID, and conditions after the import.
 	ClusterClient clusterclientset.Interface
 	// ManagedClusters is the informer that the importer uses. The caller starts it.
 	ManagedClusters clusterinformerv1.ManagedClusterInformer
 	// Resolvers build the credential of a managed cluster from an import Secret.
 	Resolvers *credential.Set
-	// Hub returns how the klusterlet of a cluster will know this hub. It is asked when the cluster has one already.
-	Hub func(ctx context.Context, cluster *clusterv1.ManagedCluster) (HubIdentity, error)
+	// Plan returns what the importer will put on a cluster.
+	Plan func(ctx context.Context, cluster *clusterv1.ManagedCluster) (*Plan, error)
 	// Recorder records events on import Secrets and ManagedClusters. It is not one of client-go's package events: that
 	// takes two events of one reason for the same, whatever their text, and drops the second.
 	Recorder record.EventRecorder
@@ -74,13 +70,16 @@ type Provider struct {
 	kubeClient kubernetes.Interface
 	clusters   clusterinformerv1.ManagedClusterInformer
 	resolvers  *credential.Set
-	hub        func(ctx context.Context, cluster *clusterv1.ManagedCluster) (HubIdentity, error)
+	plan       func(ctx context.Context, cluster *clusterv1.ManagedCluster) (*Plan, error)
 	recorder   record.EventRecorder
 	connection ConnectionOptions
 
 	secrets    *secrets
 	clusterAPI *clusterAPI
 	failures   *failures
+	identities *identities
+	progress   *progressController
+	expiries   *expiryController
 	notices    factory.Controller
 	reimports  factory.Controller
 	// wake makes the importer look at a cluster now; Register sets it.
@@ -100,7 +99,7 @@ func New(o Options) (*Provider, error) {
 		{"ClusterClient", o.ClusterClient == nil},
 		{"ManagedClusters", o.ManagedClusters == nil},
 		{"Resolvers", o.Resolvers == nil},
-		{"Hub", o.Hub == nil},
+		{"Plan", o.Plan == nil},
 		{"Recorder", o.Recorder == nil},
 	} {
 		if required.missing {
@@ -122,13 +121,16 @@ func New(o Options) (*Provider, error) {
 		kubeClient: o.KubeClient,
 		clusters:   o.ManagedClusters,
 		resolvers:  o.Resolvers,
-		hub:        o.Hub,
+		plan:       o.Plan,
 		recorder:   o.Recorder,
 		connection: o.Connection,
 		failures:   newFailures(),
 		wake:       func(string) {},
 	}
 	var err error
+	if p.identities, err = newIdentities(o.KubeClient, o.ManagedClusters); err != nil {
+		return nil, err
+	}
 	if p.secrets, err = newSecrets(o.MetadataClient, o.ImportNamespaces); err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ func New(o Options) (*Provider, error) {
 	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-				p.failures.forget(key)
+				p.forgetCluster(key)
 			}
 		},
 	}); err != nil {
@@ -178,28 +180,35 @@ func (p *Provider) IsManagedClusterOwner(cluster *clusterv1.ManagedCluster) bool
 		return false
 	}
 	return len(p.secrets.forCluster(cluster.Name)) > 0 || len(p.secrets.misplaced(cluster.Name)) > 0 ||
-		hasOwnFailure(cluster)
+		lostItsSecret(cluster)
 }
 
-// hasOwnFailure finds a cluster whose import failed and whose Secret is gone: without an owner its condition would go on
-// to tell of that failure. It knows its own failures by their texts, after a restart too.
-func hasOwnFailure(cluster *clusterv1.ManagedCluster) bool {
-	condition := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
-	if condition == nil || condition.Status != metav1.ConditionFalse {
-		return false
-	}
-	switch condition.Reason {
-	case reasonKubeConfigGetFailed:
-		return strings.Contains(condition.Message, messagePrefix)
-	case reasonImportFailed:
-		return strings.Contains(condition.Message, answerPrefix)
-	}
-	return false
+// lostItsSecret finds a cluster that an import was tried of, by a Secret that is gone: without an owner its conditions
+// would go on to tell of that.
+func lostItsSecret(cluster *clusterv1.ManagedCluster) bool {
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed)
+	return condition != nil && condition.Reason != string(ReasonSecretNotFound) &&
+		!meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
 }
 
-// Clients returns clients of the managed cluster after one request to it succeeded, or nil if there is no import
-// Secret. What errors mean to the importer is said at outcome. Texts of errors hold no value of the Secret and are
-// the same for two attempts that fail the same way.
+// forgetCluster drops what is known of a cluster that was deleted.
+func (p *Provider) forgetCluster(clusterName string) {
+	p.failures.forget(clusterName)
+	p.identities.release(clusterName)
+	p.progress.forget(clusterName)
+	p.expiries.forget(clusterName)
+	for _, name := range p.failures.withReason(ReasonDuplicateCluster) {
+		p.failures.forget(name)
+		p.wake(name)
+	}
+}
+
+// Clients returns clients of the managed cluster after the preflight passed, or nil if there is no import Secret. What
+// errors mean to the importer is said at outcome. Texts of errors hold no value of the Secret and are the same for two
+// attempts that fail the same way.
+//
+// It sets ConditionPreflightPassed and ConditionCompleted on the cluster that it is given. The importer gives it the copy
+// whose status it patches afterwards, so that all conditions change in one request and never contradict each other.
 func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluster) (*providers.Clients, error) {
 	candidates := p.secrets.forCluster(cluster.Name)
 	if len(candidates) == 0 {
@@ -207,25 +216,74 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	}
 	if len(candidates) == 0 {
 		p.failures.forget(cluster.Name)
+		gone := &problem{reason: ReasonSecretNotFound, detail: "the import Secret is gone"}
+		setCondition(cluster, ConditionPreflightPassed, metav1.ConditionFalse, gone.reason, gone.message())
 		return nil, nil
 	}
 	// The importer comes back at once after each patch of the status, its own too.
-	attempt := newAttempt(cluster.Name, candidates)
-	if err := p.failures.pending(attempt); err != nil {
+	attempt := newAttempt(cluster, candidates)
+	if last, err := p.failures.pending(attempt); err != nil {
+		setFailed(cluster, attempt, last)
 		return nil, err
 	}
-	clients, err := p.tryClients(ctx, cluster, candidates)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	importsInFlight.Inc()
+	defer importsInFlight.Dec()
+	clients, passed, err := p.tryClients(ctx, cluster, candidates)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		p.identities.release(cluster.Name)
 		return nil, p.fail(ctx, cluster, attempt, err)
+	case clients == nil:
+		// The Secret has changed, which wakes the importer.
+		return nil, nil
 	}
 	p.failures.forget(cluster.Name)
+	p.pass(cluster, attempt, passed)
 	return clients, nil
 }
 
-func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) (*providers.Clients, error) {
+// tryClients runs the preflight. It returns nil and no error when the Secret is not what it was in the informer.
+func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) (*providers.Clients, validity, error) {
+	conn, valid, err := p.connect(ctx, cluster, candidates)
+	if conn == nil || err != nil {
+		return nil, valid, err
+	}
+	if err := p.preflight(ctx, conn, cluster); err != nil {
+		return nil, valid, err
+	}
+	clients, err := conn.clients()
+	return clients, valid, err
+}
+
+// connect reads the import Secret and resolves its credential. It sends nothing to the cluster.
+func (p *Provider) connect(ctx context.Context, cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) (*connection, validity, error) {
+	secret, err := p.readSecret(ctx, cluster.Name, candidates)
+	if secret == nil || err != nil {
+		return nil, validity{}, err
+	}
+	config, err := p.resolve(ctx, cluster.Name, secret)
+	if err != nil {
+		return nil, validity{}, err
+	}
+	valid, err := validityOf(config)
+	if err != nil {
+		return nil, valid, err
+	}
+	if p := valid.problem(time.Now()); p != nil {
+		return nil, valid, p
+	}
+	conn, err := connect(config, p.connection)
+	if err != nil {
+		return nil, valid, &problem{reason: ReasonCredentialInvalid, detail: err.Error(), cause: err}
+	}
+	return conn, valid, nil
+}
+
+// readSecret returns the import Secret of a cluster, or nil when it is not one any more.
+func (p *Provider) readSecret(ctx context.Context, clusterName string, candidates []*metav1.PartialObjectMetadata) (*corev1.Secret, error) {
+	defer observeStage(stageSecret)()
 	if len(candidates) > 1 {
 		keys := make([]string, 0, maxNamedSecrets)
 		for _, candidate := range candidates[:min(len(candidates), maxNamedSecrets)] {
@@ -235,38 +293,64 @@ func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedClu
 		if more := len(candidates) - len(keys); more > 0 {
 			detail += fmt.Sprintf(" and %d more", more)
 		}
-		return nil, &problem{reason: ReasonSecretAmbiguous, invalid: true, detail: detail}
+		return nil, &problem{reason: ReasonSecretAmbiguous, detail: detail}
 	}
 	candidate := candidates[0]
+	ctx, cancel := context.WithTimeout(ctx, p.connection.RequestTimeout)
+	defer cancel()
 	secret, err := p.kubeClient.CoreV1().Secrets(candidate.Namespace).Get(ctx, candidate.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, &problem{reason: ReasonHubReadFailed, detail: "it cannot be read from the hub", unexpected: true, cause: err}
+		return nil, &problem{reason: ReasonHubReadFailed, detail: "it cannot be read from the hub", cause: err}
 	case secret.Annotations[AnnotationManagedCluster] == "":
 		return nil, nil
-	case !p.secrets.claims(secret, cluster.Name):
-		return nil, &problem{reason: ReasonSecretMisplaced, detail: "its annotation names another cluster", invalid: true}
+	case !p.secrets.claims(secret, clusterName):
+		return nil, &problem{reason: ReasonSecretMisplaced, detail: "its annotation names another cluster"}
 	}
+	return secret, nil
+}
+
+func (p *Provider) resolve(ctx context.Context, clusterName string, secret *corev1.Secret) (*rest.Config, error) {
+	defer observeStage(stageCredential)()
 	// The deadline is that of the requests to the cluster: a resolver may ask other servers.
-	resolveCtx, cancel := context.WithTimeout(ctx, p.connection.ImportTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.connection.ImportTimeout)
 	defer cancel()
-	config, err := p.resolvers.Resolve(resolveCtx, credential.Request{ClusterName: cluster.Name, Secret: secret})
+	config, err := p.resolvers.Resolve(ctx, credential.Request{ClusterName: clusterName, Secret: secret})
+	countCredential(p.resolvers.NameFor(secret), err)
 	if err != nil {
 		return nil, credentialProblem(err)
 	}
-	conn, err := connect(config, p.connection)
-	if err != nil {
-		return nil, &problem{reason: ReasonCredentialInvalid, detail: err.Error(), invalid: true, cause: err}
+	return config, nil
+}
+
+// pass says that the preflight passed. That the klusterlet has not joined is true until the import is followed.
+func (p *Provider) pass(cluster *clusterv1.ManagedCluster, attempt attempt, valid validity) {
+	countAttempt(ReasonPreflightPassed)
+	reason, message := passedText(attempt.secretKey, valid, time.Now())
+	if before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed); before == nil || before.Status != metav1.ConditionTrue {
+		p.both(attempt, cluster, corev1.EventTypeNormal, ReasonPreflightPassed, message)
 	}
-	if err := conn.preflight(ctx); err != nil {
-		return nil, err
+	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionTrue, reason, message)
+	waiting := &problem{reason: ReasonNotJoined, detail: "the klusterlet has not joined the hub"}
+	setCondition(cluster, ConditionCompleted, metav1.ConditionFalse, waiting.reason, waiting.message())
+}
+
+// passedText is reason and message of a passed preflight.
+func passedText(secretKey string, valid validity, now time.Time) (Reason, string) {
+	message := messagePrefix + secretKey + ": the cluster can be imported with it"
+	if expiry := valid.String(); expiry != "" {
+		message += "; " + expiry
 	}
-	if err := p.guard(ctx, conn, cluster); err != nil {
-		return nil, err
+	if valid.expiresSoon(now) {
+		return ReasonCredentialExpiring, message
 	}
-	return conn.clients()
+	return ReasonPreflightPassed, message
+}
+
+func setFailed(cluster *clusterv1.ManagedCluster, attempt attempt, p *problem) {
+	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionFalse, p.reason, messagePrefix+attempt.secretKey+": "+p.message())
 }
 
 // fail records a failed attempt and returns what the importer shall see of it. An event is recorded when the failure
@@ -274,8 +358,10 @@ func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedClu
 func (p *Provider) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt, err error) error {
 	var failed *problem
 	if !errors.As(err, &failed) {
-		failed = &problem{reason: ReasonCredentialFailed, detail: "the clients cannot be built", unexpected: true, cause: err}
+		failed = &problem{reason: ReasonTokenMintFailed, detail: "the clients cannot be built", cause: err}
 	}
+	countAttempt(failed.reason)
+	setFailed(cluster, attempt, failed)
 	text := messagePrefix + attempt.secretKey + ": " + failed.Error()
 	isNew, result := p.failures.add(attempt, text, failed)
 	logger := klog.FromContext(ctx)
@@ -284,10 +370,16 @@ func (p *Provider) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, 
 			"cause", redactedCause(failed))
 	}
 	if isNew {
-		p.warn(secretReference(attempt.secret), failed.reason, text)
-		p.warn(clusterReference(cluster), failed.reason, text)
+		p.both(attempt, cluster, corev1.EventTypeWarning, failed.reason, text)
 	}
 	return result
+}
+
+// both records an event on the import Secret and on the ManagedCluster.
+func (p *Provider) both(attempt attempt, cluster *clusterv1.ManagedCluster, eventType string, reason Reason, note string) {
+	for _, regarding := range []*corev1.ObjectReference{secretReference(attempt.secret), clusterReference(cluster)} {
+		p.event(notice{regarding: regarding, eventType: eventType, reason: reason, note: note})
+	}
 }
 
 // redactedCause is the part of a cause that may be logged: errors of resolvers and of managed clusters may quote
@@ -299,10 +391,6 @@ func redactedCause(p *problem) string {
 	default:
 		return fmt.Sprintf("%T", errors.Unwrap(p))
 	}
-}
-
-func (p *Provider) warn(regarding *corev1.ObjectReference, reason Reason, note string) {
-	p.event(notice{regarding: regarding, eventType: corev1.EventTypeWarning, reason: reason, note: note})
 }
 
 func (p *Provider) event(n notice) {

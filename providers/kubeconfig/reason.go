@@ -2,25 +2,37 @@
 
 package kubeconfig
 
-// Reason says in one stable word why an import cannot go on. It starts the message of the condition
-// ManagedClusterImportSucceeded and is the reason of the event. Reasons are API: see CHANGELOG.md.
+// Reason says in one stable word why an import cannot go on, or how far it came. It is the reason of the conditions
+// ConditionPreflightPassed and ConditionCompleted and of events, and stands in the message of the importer's own
+// condition. Reasons are API: see CHANGELOG.md. docs/troubleshooting.md has them in a table.
 type Reason string
 
+// Reasons of ConditionPreflightPassed, in the order in which they are found out.
 const (
+	// ReasonSecretNotFound: the import Secret is gone.
+	ReasonSecretNotFound Reason = "SecretNotFound"
 	// ReasonSecretAmbiguous: more than one import Secret names the cluster.
 	ReasonSecretAmbiguous Reason = "SecretAmbiguous"
 	// ReasonSecretMisplaced: a Secret in the namespace of one managed cluster names another.
 	ReasonSecretMisplaced Reason = "SecretMisplaced"
-	// ReasonCredentialInvalid: the resolver cannot use what the Secret holds.
+	// ReasonHubReadFailed: something on the hub that the import needs cannot be read.
+	ReasonHubReadFailed Reason = "HubReadFailed"
+	// ReasonKubeconfigInvalid: the kubeconfig breaks a rule of the format.
+	ReasonKubeconfigInvalid Reason = "KubeconfigInvalid"
+	// ReasonFieldForbidden: the kubeconfig has a field that is understood and refused, such as a file or a plugin.
+	ReasonFieldForbidden Reason = "FieldForbidden"
+	// ReasonCredentialInvalid: the resolver cannot use what the Secret holds, for another reason.
 	ReasonCredentialInvalid Reason = "CredentialInvalid"
+	// ReasonPolicyDenied: the administrator's options do not allow what the Secret asks for.
+	ReasonPolicyDenied Reason = "PolicyDenied"
 	// ReasonCredentialPending: the resolver cannot give a credential yet.
 	ReasonCredentialPending Reason = "CredentialPending"
-	// ReasonCredentialFailed: the resolver failed in a way that it does not classify.
-	ReasonCredentialFailed Reason = "CredentialFailed"
-	// ReasonCredentialExpired: the client certificate is outside its validity.
+	// ReasonTokenMintFailed: the resolver failed in a way that it does not classify.
+	ReasonTokenMintFailed Reason = "TokenMintFailed"
+	// ReasonCredentialExpired: the client certificate or the token is expired.
 	ReasonCredentialExpired Reason = "CredentialExpired"
-	// ReasonHubReadFailed: the import Secret cannot be read from the hub.
-	ReasonHubReadFailed Reason = "HubReadFailed"
+	// ReasonCredentialNotYetValid: the client certificate or the token is not valid yet.
+	ReasonCredentialNotYetValid Reason = "CredentialNotYetValid"
 	// ReasonNameNotResolved: the host of the cluster's API server has no address.
 	ReasonNameNotResolved Reason = "NameNotResolved"
 	// ReasonUnreachable: no connection, or one that does not answer in time.
@@ -31,44 +43,148 @@ const (
 	ReasonTLSNameMismatch Reason = "TLSNameMismatch"
 	// ReasonTLSFailed: the TLS handshake failed for another reason.
 	ReasonTLSFailed Reason = "TLSFailed"
-	// ReasonUnauthorized: the API server does not accept the credential.
-	ReasonUnauthorized Reason = "Unauthorized"
-	// ReasonForbidden: the credential is accepted and may not import.
-	ReasonForbidden Reason = "Forbidden"
 	// ReasonServerFailed: the API server answers with an error, or throttles.
 	ReasonServerFailed Reason = "ServerFailed"
 	// ReasonNotKubernetes: what answers is not a Kubernetes API server.
 	ReasonNotKubernetes Reason = "NotKubernetes"
+	// ReasonUnauthorized: the API server does not accept the credential.
+	ReasonUnauthorized Reason = "Unauthorized"
+	// ReasonForbidden: the credential is accepted and may not do all that an import does.
+	ReasonForbidden Reason = "Forbidden"
+	// ReasonClusterTooOld: the cluster's Kubernetes is older than MinKubernetesVersion.
+	ReasonClusterTooOld Reason = "ClusterTooOld"
+	// ReasonHubAsSpoke: the cluster is the hub itself, and the ManagedCluster does not say so.
+	ReasonHubAsSpoke Reason = "HubAsSpoke"
+	// ReasonClusterSwapped: the Secret leads to another cluster than the one that was imported under this name.
+	ReasonClusterSwapped Reason = "ClusterSwapped"
+	// ReasonDuplicateCluster: the cluster is imported under another name already.
+	ReasonDuplicateCluster Reason = "DuplicateCluster"
 	// ReasonOwnedByAnotherHub: the cluster has a klusterlet of another hub, or under another name.
 	ReasonOwnedByAnotherHub Reason = "OwnedByAnotherHub"
 	// ReasonLeftovers: a klusterlet of before is still being removed.
 	ReasonLeftovers Reason = "Leftovers"
 
-	// ReasonManagedClusterNotFound is the reason of an event only: no ManagedCluster has the name yet.
+	// ReasonPreflightPassed: the cluster can be imported with this credential.
+	ReasonPreflightPassed Reason = "PreflightPassed"
+	// ReasonCredentialExpiring: the cluster can be imported, and the credential is in the last fifth of its life.
+	ReasonCredentialExpiring Reason = "CredentialExpiring"
+	// ReasonCredentialChanged: the Secret has another credential than the last preflight, which was long after the import.
+	ReasonCredentialChanged Reason = "CredentialChanged"
+)
+
+// Reasons of ConditionCompleted, in the order in which they are found out.
+const (
+	// ReasonImagePullFailed: an image of the klusterlet cannot be pulled on the cluster.
+	ReasonImagePullFailed Reason = "ImagePullFailed"
+	// ReasonPodsUnschedulable: a pod of the klusterlet finds no node.
+	ReasonPodsUnschedulable Reason = "PodsUnschedulable"
+	// ReasonPodsRefused: the cluster does not let the klusterlet's pods be created.
+	ReasonPodsRefused Reason = "PodsRefused"
+	// ReasonPodsCrashing: a container of the klusterlet ends again and again.
+	ReasonPodsCrashing Reason = "PodsCrashing"
+	// ReasonKlusterletFailed: the klusterlet operator cannot apply the agents.
+	ReasonKlusterletFailed Reason = "KlusterletFailed"
+	// ReasonKlusterletMissing: the klusterlet has been removed from the cluster since.
+	ReasonKlusterletMissing Reason = "KlusterletMissing"
+	// ReasonHubUnreachable: the klusterlet gets no answer of the hub.
+	ReasonHubUnreachable Reason = "HubUnreachable"
+	// ReasonBootstrapRejected: the hub does not accept the klusterlet's bootstrap credential.
+	ReasonBootstrapRejected Reason = "BootstrapRejected"
+	// ReasonCSRNotApproved: the certificate that the klusterlet asks for is not approved.
+	ReasonCSRNotApproved Reason = "CSRNotApproved"
+	// ReasonCSRDenied: the certificate that the klusterlet asks for is denied.
+	ReasonCSRDenied Reason = "CSRDenied"
+	// ReasonNotAccepted: the ManagedCluster does not accept the cluster.
+	ReasonNotAccepted Reason = "NotAccepted"
+	// ReasonNotJoined: the klusterlet has not joined yet, and nothing is known to be wrong.
+	ReasonNotJoined Reason = "NotJoined"
+	// ReasonNotAvailable: the klusterlet has joined and does not report yet.
+	ReasonNotAvailable Reason = "NotAvailable"
+
+	// ReasonCompleted: the klusterlet has joined and become available.
+	ReasonCompleted Reason = "Completed"
+)
+
+// Reasons of events only.
+const (
+	// ReasonKlusterletDeployed: the klusterlet is deployed to the cluster.
+	ReasonKlusterletDeployed Reason = "KlusterletDeployed"
+	// ReasonManagedClusterNotFound: no ManagedCluster has the name yet.
 	ReasonManagedClusterNotFound Reason = "ManagedClusterNotFound"
-	// ReasonAnnotationInvalid is the reason of an event only: the value can't be the name of a ManagedCluster.
+	// ReasonAnnotationInvalid: the value can't be the name of a ManagedCluster.
 	ReasonAnnotationInvalid Reason = "AnnotationInvalid"
-	// ReasonOwnedByClusterAPI is the reason of an event only: Cluster API's provider imports the cluster.
+	// ReasonOwnedByClusterAPI: Cluster API's provider imports the cluster.
 	ReasonOwnedByClusterAPI Reason = "OwnedByClusterAPI"
-	// ReasonImportPaused is the reason of an event only: AnnotationDisableAutoImport is present.
+	// ReasonImportPaused: AnnotationDisableAutoImport is present.
 	ReasonImportPaused Reason = "ImportPaused"
 )
 
-// nextSteps are the sentences that end a message: what a person does next. Reasons whose errors carry their own
-// next step have none here.
-var nextSteps = map[Reason]string{
-	ReasonSecretAmbiguous:   "keep one of them and delete the others or remove their annotation " + AnnotationManagedCluster,
-	ReasonSecretMisplaced:   "set its annotation " + AnnotationManagedCluster + " to the name of its namespace",
-	ReasonCredentialExpired: "put a kubeconfig with a valid client certificate into the Secret",
-	ReasonHubReadFailed:     "see the logs of the import controller and its permissions on the hub",
-	ReasonNameNotResolved:   "correct the server of the kubeconfig, or make its name resolvable from the hub",
-	ReasonUnreachable:       "check that the server of the kubeconfig is right and reachable from the hub",
-	ReasonTLSUntrusted:      "put the CA that signs the API server's certificate into the Secret",
-	ReasonTLSNameMismatch:   "use a server name that the certificate is for, or set tls-server-name in the kubeconfig",
-	ReasonTLSFailed:         "check that the server of the kubeconfig is a Kubernetes API server that accepts this client",
-	ReasonUnauthorized:      "put a valid credential into the Secret",
-	ReasonForbidden:         "grant it the ClusterRole in manifests/managed-cluster; the log of the import controller names the request",
-	ReasonServerFailed:      "check the health of the cluster's API server; the import is tried again",
-	ReasonNotKubernetes:     "correct the server of the kubeconfig",
-	ReasonLeftovers:         "wait, or see what keeps it on the cluster; the import is tried again",
+// retry says when an import that failed is tried again without being woken.
+type retry int
+
+const (
+	// retryBackoff: from firstRetry on, twice as long each time up to lastRetry.
+	retryBackoff retry = iota
+	// retryOnChange: a person must change the input, which wakes the import; else after invalidRetry.
+	retryOnChange
+	// retryByImporter: by the importer's own exponential back-off.
+	retryByImporter
+)
+
+// reasonInfo is what goes with a reason for which an import fails or is not complete.
+type reasonInfo struct {
+	retry retry
+	// next is the next step that a message ends with. Reasons whose errors carry their own have none.
+	next string
+}
+
+const (
+	nextGrant     = "grant it the ClusterRole in manifests/managed-cluster"
+	nextSpokePods = "see the pods in the namespaces open-cluster-management-agent… of the cluster"
+)
+
+var reasonInfos = map[Reason]reasonInfo{
+	ReasonSecretNotFound:        {retryOnChange, "create a Secret with the annotation " + AnnotationManagedCluster},
+	ReasonSecretAmbiguous:       {retryOnChange, "keep one of them and delete the others or remove their annotation " + AnnotationManagedCluster},
+	ReasonSecretMisplaced:       {retryOnChange, "set its annotation " + AnnotationManagedCluster + " to the name of its namespace"},
+	ReasonHubReadFailed:         {retryByImporter, "see the logs of the import controller and its permissions on the hub"},
+	ReasonKubeconfigInvalid:     {retryOnChange, ""},
+	ReasonFieldForbidden:        {retryOnChange, ""},
+	ReasonCredentialInvalid:     {retryOnChange, ""},
+	ReasonPolicyDenied:          {retryOnChange, ""},
+	ReasonCredentialPending:     {retryBackoff, ""},
+	ReasonTokenMintFailed:       {retryByImporter, "see the logs of the import controller"},
+	ReasonCredentialExpired:     {retryOnChange, "put a valid credential into the Secret"},
+	ReasonCredentialNotYetValid: {retryBackoff, "put a valid credential into the Secret, or compare the clocks"},
+	ReasonNameNotResolved:       {retryBackoff, "correct the server of the kubeconfig, or make its name resolvable from the hub"},
+	ReasonUnreachable:           {retryBackoff, "check that the server of the kubeconfig is right and reachable from the hub"},
+	ReasonTLSUntrusted:          {retryBackoff, "put the CA that signs the API server's certificate into the Secret"},
+	ReasonTLSNameMismatch:       {retryBackoff, "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"},
+	ReasonTLSFailed:             {retryBackoff, "check that the server of the kubeconfig is a Kubernetes API server that accepts this client"},
+	ReasonServerFailed:          {retryBackoff, "check the health of the cluster's API server; the import is tried again"},
+	ReasonNotKubernetes:         {retryBackoff, "correct the server of the kubeconfig"},
+	ReasonUnauthorized:          {retryBackoff, "put a valid credential into the Secret"},
+	ReasonForbidden:             {retryBackoff, nextGrant},
+	ReasonClusterTooOld:         {retryBackoff, "upgrade the cluster"},
+	ReasonHubAsSpoke: {retryBackoff, "correct the Secret, or set label " + LabelLocalCluster +
+		"=true of the ManagedCluster to import the hub"},
+	ReasonClusterSwapped: {retryBackoff, "correct the Secret, or remove annotation " + AnnotationClusterUID +
+		" of the ManagedCluster to import this cluster instead"},
+	ReasonDuplicateCluster:  {retryBackoff, "correct the Secret, or delete one of the two ManagedClusters"},
+	ReasonOwnedByAnotherHub: {retryBackoff, ""},
+	ReasonLeftovers:         {retryBackoff, "wait, or see what keeps it on the cluster; the import is tried again"},
+
+	ReasonImagePullFailed:   {retryBackoff, "correct the image, its pull Secret, or the cluster's access to the registry"},
+	ReasonPodsUnschedulable: {retryBackoff, "give the cluster a node that the pod fits on; its events say what it lacks"},
+	ReasonPodsRefused:       {retryBackoff, "see the events of the Deployment on the cluster: a quota or an admission policy"},
+	ReasonPodsCrashing:      {retryBackoff, "see the log of the container on the cluster"},
+	ReasonKlusterletFailed:  {retryBackoff, "see the conditions of Klusterlet " + klusterletName + " on the cluster"},
+	ReasonKlusterletMissing: {retryBackoff, "set annotation " + AnnotationImmediateImport + ` of the ManagedCluster to "" to import it again`},
+	ReasonHubUnreachable:    {retryBackoff, "make the hub's API server reachable from the cluster under the URL that the klusterlet has"},
+	ReasonBootstrapRejected: {retryBackoff, "check the bootstrap ServiceAccount of the hub and its permissions, then import again with annotation " + AnnotationImmediateImport},
+	ReasonCSRNotApproved:    {retryBackoff, "approve it: kubectl certificate approve, or clusteradm accept"},
+	ReasonCSRDenied:         {retryBackoff, "see who denied it and why, then delete it: the klusterlet asks again"},
+	ReasonNotAccepted:       {retryBackoff, "set spec.hubAcceptsClient of the ManagedCluster to true"},
+	ReasonNotJoined:         {retryBackoff, "wait; " + nextSpokePods + " if it takes more than a few minutes"},
+	ReasonNotAvailable:      {retryBackoff, "wait; " + nextSpokePods + " if it takes more than a few minutes"},
 }

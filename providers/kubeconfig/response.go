@@ -76,7 +76,7 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	switch {
 	case err != nil:
 		logger.Info("Request to managed cluster failed", "reason", requestProblem(err).reason)
-	case answerProblem(resp.StatusCode) != nil:
+	case codeProblem(resp.StatusCode) != nil:
 		logger.Info("Managed cluster refused request", "code", resp.StatusCode)
 	}
 	// A caller that gives up says nothing about the cluster.
@@ -157,8 +157,7 @@ func (t *sanitizingTransport) RoundTrip(req *http.Request) (*http.Response, erro
 	// client-go takes a Status of a failure for one whatever the code, with a text of the server.
 	object, _, err := answerDecoder.Decode(body, nil, nil)
 	if status, ok := object.(*metav1.Status); err != nil || ok && status.Status != metav1.StatusSuccess {
-		return problemResponse(req, &problem{reason: ReasonNotKubernetes,
-			detail: "the server does not answer like a Kubernetes API server"}), nil
+		return problemResponse(req, notKubernetes()), nil
 	}
 	// Headers are left out: of those a client acts on, Retry-After would let the cluster hold the worker.
 	return response(req, resp.StatusCode, body), nil
@@ -191,11 +190,14 @@ func refusal(req *http.Request, code int) *http.Response {
 	case http.StatusUnprocessableEntity:
 		reason = metav1.StatusReasonInvalid
 	}
-	if p := answerProblem(code); p != nil {
+	if p := codeProblem(code); p != nil {
 		return statusResponse(req, code, reason, p.Error())
 	}
 	return statusResponse(req, code, reason, strings.TrimSpace(fmt.Sprintf("the answer is %d %s", code, http.StatusText(code))))
 }
+
+// answerPrefix starts every text that the importer's clients give for an answer.
+const answerPrefix = "managed cluster: "
 
 // problemResponse is a Status that says a problem. Its reason is one that an apply does not take for the absence of the
 // object. Its text leaves the request out: the importer applies its objects in random order, and a condition with a

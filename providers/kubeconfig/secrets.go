@@ -208,3 +208,8 @@ func eventObject(obj any) (metav1.Object, error) {
 func objectKey(object metav1.Object) string {
 	return object.GetNamespace() + "/" + object.GetName()
 }
+
+// stateOf is different for any two states of any two objects.
+func stateOf(object metav1.Object) string {
+	return string(object.GetUID()) + "@" + object.GetResourceVersion()
+}

@@ -1,0 +1,5 @@
+package kubeconfig
+
+type progressController struct{}
+
+func (*progressController) forget(string) {}
