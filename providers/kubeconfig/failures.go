@@ -16,8 +16,9 @@ import (
 // attempt is one try to import a cluster with what its Secrets were.
 type attempt struct {
 	clusterName string
-	// secret is the import Secret, or the first of several.
-	secret    *metav1.PartialObjectMetadata
+	// secrets is the import Secret, or several, or none.
+	secrets []*metav1.PartialObjectMetadata
+	// secretKey is that of the first.
 	secretKey string
 	// input is the same for two attempts that are made with the same Secrets, unchanged, and the same answers of a person
 	// on the ManagedCluster.
@@ -33,13 +34,15 @@ func newAttempt(cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialO
 		fmt.Fprintf(&input, "%q ", cluster.Annotations[key])
 	}
 	fmt.Fprintf(&input, "%q", cluster.Labels[LabelLocalCluster])
-	return attempt{
-		clusterName: cluster.Name,
-		secret:      candidates[0],
-		secretKey:   objectKey(candidates[0]),
-		input:       input.String(),
+	a := attempt{clusterName: cluster.Name, secrets: candidates, input: input.String()}
+	if len(candidates) > 0 {
+		a.secretKey = objectKey(candidates[0])
 	}
+	return a
 }
+
+// secret is the import Secret, or the first of several.
+func (a attempt) secret() *metav1.PartialObjectMetadata { return a.secrets[0] }
 
 // failures remembers the last failed attempt of each cluster until a better one, so that a cluster is tried no more
 // often than its back-off says, whatever wakes the importer in between.

@@ -2,6 +2,8 @@
 
 package kubeconfig
 
+import "time"
+
 // stage is a part of an import whose duration is measured.
 type importStage string
 
@@ -33,6 +35,7 @@ func (gauge) Dec() {}
 
 var importsInFlight gauge
 
-func observeStage(importStage) (done func())   { return func() {} }
-func countAttempt(Reason)                      {}
-func countCredential(resolver string, _ error) {}
+func observeStage(importStage) (done func())     { return func() {} }
+func observeDuration(importStage, time.Duration) {}
+func countAttempt(Reason)                        {}
+func countCredential(resolver string, _ error)   {}

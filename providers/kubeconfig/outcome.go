@@ -57,6 +57,15 @@ func (p *problem) message() string {
 
 func (p *problem) Unwrap() error { return p.cause }
 
+// problemOf returns the problem that an error is, or one for an error that nobody classified.
+func problemOf(err error) *problem {
+	var p *problem
+	if errors.As(err, &p) {
+		return p
+	}
+	return &problem{reason: ReasonTokenMintFailed, detail: "the clients cannot be built", cause: err}
+}
+
 // credentialProblem classifies what a resolver returned.
 func credentialProblem(err error) *problem {
 	var (
@@ -116,11 +125,16 @@ func outcome(text string, p *problem, failures int) (retryAfter time.Duration, e
 	case retryOnChange:
 		retryAfter = invalidRetry
 	case retryBackoff:
-		retryAfter = min(firstRetry<<min(failures-1, 10), lastRetry)
+		retryAfter = backoff(failures)
 	}
 	if p.after > 0 {
 		retryAfter = min(max(p.after, minRetry), lastRetry)
 	}
 	retryAfter = wait.Jitter(retryAfter, retryJitter)
 	return retryAfter, &hostError{text: text, requeue: helpers.NewRequeueError("import is tried again", retryAfter)}
+}
+
+// backoff is the time after so many failures in a row, from 1.
+func backoff(failures int) time.Duration {
+	return min(firstRetry<<min(failures-1, 10), lastRetry)
 }

@@ -1,5 +1,335 @@
+// Copyright Contributors to the Open Cluster Management project
+
 package kubeconfig
 
-type progressController struct{}
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
 
-func (*progressController) forget(string) {}
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
+	"open-cluster-management.io/sdk-go/pkg/patcher"
+)
+
+const (
+	// firstLook is when a klusterlet that has not joined is looked at for the first time after it was deployed: one that
+	// is well joins in about half of that. Later looks are as far apart as the retries of an import.
+	firstLook = 10 * time.Second
+
+	// diagnosisWorkers is how many clusters are looked at at the same time. A look waits for the cluster.
+	diagnosisWorkers = 16
+)
+
+// clusterPatcher patches the status of ManagedClusters.
+type clusterPatcher = patcher.Patcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus]
+
+func newClusterPatcher(client clusterclientset.Interface) clusterPatcher {
+	return patcher.NewPatcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus](
+		client.ClusterV1().ManagedClusters())
+}
+
+// progressController follows an import from the deployed klusterlet to a cluster that has joined and is available, and
+// writes ConditionCompleted. What it needs of the hub it has in memory; what a look at the cluster found is left to it by
+// the diagnosisController, so that no cluster holds up another's condition.
+type progressController struct {
+	provider *Provider
+	client   clusterclientset.Interface
+	patcher  clusterPatcher
+	queue    factory.SyncContext
+
+	lock sync.Mutex // guards the fields below, for the time of a look-up or a change
+	// applying is when the preflight passed of a cluster that the importer is writing to.
+	applying map[string]time.Time
+	found    map[string]*problem
+}
+
+func newProgressController(p *Provider, client clusterclientset.Interface) (*progressController, factory.Controller, error) {
+	c := &progressController{
+		provider: p,
+		client:   client,
+		patcher:  newClusterPatcher(client),
+		queue:    factory.NewSyncContext("import-progress"),
+		applying: map[string]time.Time{},
+		found:    map[string]*problem{},
+	}
+	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(oldObj, newObj any) {
+			before, wasCluster := oldObj.(*clusterv1.ManagedCluster)
+			after, isCluster := newObj.(*clusterv1.ManagedCluster)
+			if wasCluster && isCluster && !isImported(before) && isImported(after) {
+				c.deployed(after)
+			}
+		},
+	}); err != nil {
+		return nil, nil, fmt.Errorf("watching ManagedClusters: %w", err)
+	}
+	return c, factory.New().
+		WithSyncContext(c.queue).
+		WithFilteredEventsInformersQueueKeysFunc(clusterName, isDeployed, p.clusters.Informer()).
+		WithSync(c.sync).
+		ToController("import-progress"), nil
+}
+
+func isImported(cluster *clusterv1.ManagedCluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
+}
+
+// isDeployed says whether an object is a ManagedCluster whose klusterlet this provider has deployed.
+func isDeployed(obj any) bool {
+	cluster, ok := obj.(*clusterv1.ManagedCluster)
+	return ok && cluster.DeletionTimestamp.IsZero() && isImported(cluster) &&
+		meta.FindStatusCondition(cluster.Status.Conditions, ConditionCompleted) != nil
+}
+
+// isCompleted says whether there is nothing left to do for a deployed klusterlet.
+func isCompleted(cluster *clusterv1.ManagedCluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, ConditionCompleted)
+}
+
+// started notes that the importer goes on to write to the cluster.
+func (c *progressController) started(clusterName string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.applying[clusterName] = time.Now()
+	delete(c.found, clusterName)
+}
+
+// deployed says that the importer has written all to the cluster.
+func (c *progressController) deployed(cluster *clusterv1.ManagedCluster) {
+	c.lock.Lock()
+	start, ok := c.applying[cluster.Name]
+	delete(c.applying, cluster.Name)
+	c.lock.Unlock()
+	if ok {
+		observeDuration(stageApply, time.Since(start))
+		c.provider.both(c.provider.candidates(cluster.Name), cluster, corev1.EventTypeNormal, ReasonKlusterletDeployed,
+			"the klusterlet is deployed to the cluster")
+	}
+}
+
+// setFound notes what a look at the cluster found; nil is nothing wrong.
+func (c *progressController) setFound(clusterName string, p *problem) {
+	c.lock.Lock()
+	c.found[clusterName] = p
+	c.lock.Unlock()
+	c.queue.Queue().Add(clusterName)
+}
+
+func (c *progressController) forget(clusterName string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	delete(c.applying, clusterName)
+	delete(c.found, clusterName)
+}
+
+func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, clusterName string) error {
+	cluster, err := c.provider.clusters.Lister().Get(clusterName)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
+	}
+	if !isDeployed(cluster) {
+		return nil
+	}
+	if err := c.record(ctx, cluster); err != nil {
+		return err
+	}
+	if isCompleted(cluster) {
+		return nil
+	}
+	c.lock.Lock()
+	found := c.found[clusterName]
+	c.lock.Unlock()
+	waiting := waitingFor(cluster, found)
+	status, eventType, reason, message := metav1.ConditionFalse, corev1.EventTypeWarning, ReasonCompleted, ""
+	if waiting == nil {
+		status, eventType, message = metav1.ConditionTrue, corev1.EventTypeNormal, "the klusterlet has joined and is available"
+	} else {
+		reason, message = waiting.reason, waiting.message()
+	}
+	updated := cluster.DeepCopy()
+	setCondition(updated, ConditionCompleted, status, reason, message)
+	changed, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status)
+	if err != nil {
+		return fmt.Errorf("patching the status of ManagedCluster %s: %w", clusterName, err)
+	}
+	if waiting == nil {
+		c.forget(clusterName)
+		if deployed := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported); deployed != nil {
+			observeDuration(stageJoin, time.Since(deployed.LastTransitionTime.Time))
+		}
+	}
+	if changed && reason != ReasonNotJoined && reason != ReasonNotAvailable {
+		c.provider.both(c.provider.candidates(clusterName), cluster, eventType, reason, message)
+	}
+	return nil
+}
+
+// waitingFor returns what a deployed klusterlet waits for until it has joined and is available, or nil when it is. found is
+// what the last look at the cluster found.
+func waitingFor(cluster *clusterv1.ManagedCluster, found *problem) *problem {
+	joined := meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionJoined)
+	switch {
+	case joined && meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable):
+		return nil
+	case found != nil && found.reason != ReasonNotJoined:
+		return found
+	case !cluster.Spec.HubAcceptsClient:
+		return &problem{reason: ReasonNotAccepted, detail: "the ManagedCluster does not accept the cluster"}
+	case joined:
+		return &problem{reason: ReasonNotAvailable, detail: "the klusterlet has joined and is not available"}
+	case found != nil:
+		return found
+	}
+	return notJoined("")
+}
+
+func notJoined(more string) *problem {
+	return &problem{reason: ReasonNotJoined, detail: "the klusterlet has not joined the hub" + more}
+}
+
+// record writes the identity of an imported cluster to its ManagedCluster.
+func (c *progressController) record(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	uid := string(c.provider.identities.claimed(cluster.Name))
+	switch uid {
+	case "":
+		return nil
+	case cluster.Annotations[AnnotationClusterUID]:
+		c.provider.identities.release(cluster.Name)
+		return nil
+	}
+	return annotate(ctx, c.client, cluster.Name, AnnotationClusterUID, uid)
+}
+
+// annotate sets an annotation of a ManagedCluster.
+func annotate(ctx context.Context, client clusterclientset.Interface, clusterName, key, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+	if err != nil {
+		return fmt.Errorf("marshalling annotation %s: %w", key, err)
+	}
+	if _, err := client.ClusterV1().ManagedClusters().Patch(ctx, clusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("setting annotation %s of ManagedCluster %s: %w", key, clusterName, err)
+	}
+	return nil
+}
+
+// diagnosisController looks at clusters whose klusterlet is deployed and has not joined.
+type diagnosisController struct {
+	provider *Provider
+	progress *progressController
+
+	lock  sync.Mutex // guards looks, for the time of a look-up or a change
+	looks map[string]look
+}
+
+// look is when a cluster was looked at, and by which Secret.
+type look struct {
+	input string
+	count int
+	next  time.Time
+}
+
+func newDiagnosisController(p *Provider, progress *progressController) (factory.Controller, error) {
+	c := &diagnosisController{provider: p, progress: progress, looks: map[string]look{}}
+	syncCtx := factory.NewSyncContext("import-diagnosis")
+	if err := p.secrets.onChange(func(clusterName string) { syncCtx.Queue().Add(clusterName) }); err != nil {
+		return nil, err
+	}
+	return factory.New().
+		WithSyncContext(syncCtx).
+		WithFilteredEventsInformersQueueKeysFunc(clusterName, isDeployed, p.clusters.Informer()).
+		WithSync(c.sync).
+		ToController("import-diagnosis"), nil
+}
+
+func (c *diagnosisController) sync(ctx context.Context, syncCtx factory.SyncContext, clusterName string) error {
+	cluster, err := c.provider.clusters.Lister().Get(clusterName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
+	}
+	// A cluster without a recorded identity was imported just before the process ended.
+	if err != nil || !isDeployed(cluster) || isCompleted(cluster) && cluster.Annotations[AnnotationClusterUID] != "" {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		delete(c.looks, clusterName)
+		return nil
+	}
+	attempt := newAttempt(cluster, c.provider.candidates(clusterName))
+	c.lock.Lock()
+	last := c.looks[clusterName]
+	c.lock.Unlock()
+	if last.input != attempt.input {
+		deployed := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
+		last = look{input: attempt.input, next: deployed.LastTransitionTime.Add(firstLook)}
+	}
+	if time.Now().After(last.next) {
+		found := c.look(ctx, cluster, attempt)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.progress.setFound(clusterName, found)
+		last.count++
+		last.next = time.Now().Add(wait.Jitter(backoff(max(last.count, 2)), retryJitter))
+	}
+	c.lock.Lock()
+	c.looks[clusterName] = last
+	c.lock.Unlock()
+	syncCtx.Queue().AddAfter(clusterName, time.Until(last.next))
+	return nil
+}
+
+// look returns why the klusterlet of a cluster does not join, as far as it can be seen on the cluster and on the hub.
+func (c *diagnosisController) look(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt) *problem {
+	more := ""
+	found, err := c.lookAtCluster(ctx, cluster, attempt)
+	switch {
+	case err != nil:
+		more = ", and the cluster cannot be looked at: " + string(problemOf(err).reason)
+	case found != nil:
+		return found
+	}
+	found, err = csrProblem(ctx, c.provider.kubeClient, cluster.Name)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, "CertificateSigningRequests of a klusterlet cannot be read", "managedCluster", cluster.Name)
+	case found != nil:
+		return found
+	}
+	return notJoined(more)
+}
+
+func (c *diagnosisController) lookAtCluster(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt) (*problem, error) {
+	if len(attempt.secrets) == 0 {
+		return nil, &problem{reason: ReasonSecretNotFound}
+	}
+	conn, _, err := c.provider.connect(ctx, cluster, attempt)
+	if err != nil {
+		return nil, err
+	}
+	if conn == nil {
+		return nil, &problem{reason: ReasonSecretNotFound}
+	}
+	if cluster.Annotations[AnnotationClusterUID] == "" {
+		uid, err := conn.clusterUID(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.provider.identities.claim(cluster.Name, uid)
+	}
+	return conn.diagnose(ctx)
+}

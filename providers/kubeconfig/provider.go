@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,8 +81,8 @@ type Provider struct {
 	identities *identities
 	progress   *progressController
 	expiries   *expiryController
-	notices    factory.Controller
-	reimports  factory.Controller
+	// controllers run beside the importer, each with so many workers.
+	controllers map[factory.Controller]int
 	// wake makes the importer look at a cluster now; Register sets it.
 	wake func(clusterName string)
 }
@@ -139,10 +140,23 @@ func New(o Options) (*Provider, error) {
 			return nil, err
 		}
 	}
-	if p.notices, err = newNoticeController(p); err != nil {
+	notices, err := newNoticeController(p)
+	if err != nil {
 		return nil, err
 	}
-	p.reimports = newReimportController(p, o.ClusterClient)
+	var progress, diagnoses, expiries factory.Controller
+	if p.progress, progress, err = newProgressController(p, o.ClusterClient); err != nil {
+		return nil, err
+	}
+	if diagnoses, err = newDiagnosisController(p, p.progress); err != nil {
+		return nil, err
+	}
+	if p.expiries, expiries, err = newExpiryController(p, o.ClusterClient); err != nil {
+		return nil, err
+	}
+	p.controllers = map[factory.Controller]int{
+		notices: 1, newReimportController(p, o.ClusterClient): 1, progress: 1, diagnoses: diagnosisWorkers, expiries: 1,
+	}
 	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {
 			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
@@ -203,6 +217,15 @@ func (p *Provider) forgetCluster(clusterName string) {
 	}
 }
 
+// candidates returns the Secrets that may be the import Secret of a cluster. One that is misplaced counts when there is no
+// other.
+func (p *Provider) candidates(clusterName string) []*metav1.PartialObjectMetadata {
+	if secrets := p.secrets.forCluster(clusterName); len(secrets) > 0 {
+		return secrets
+	}
+	return p.secrets.misplaced(clusterName)
+}
+
 // Clients returns clients of the managed cluster after the preflight passed, or nil if there is no import Secret. What
 // errors mean to the importer is said at outcome. Texts of errors hold no value of the Secret and are the same for two
 // attempts that fail the same way.
@@ -210,10 +233,7 @@ func (p *Provider) forgetCluster(clusterName string) {
 // It sets ConditionPreflightPassed and ConditionCompleted on the cluster that it is given. The importer gives it the copy
 // whose status it patches afterwards, so that all conditions change in one request and never contradict each other.
 func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluster) (*providers.Clients, error) {
-	candidates := p.secrets.forCluster(cluster.Name)
-	if len(candidates) == 0 {
-		candidates = p.secrets.misplaced(cluster.Name)
-	}
+	candidates := p.candidates(cluster.Name)
 	if len(candidates) == 0 {
 		p.failures.forget(cluster.Name)
 		gone := &problem{reason: ReasonSecretNotFound, detail: "the import Secret is gone"}
@@ -228,7 +248,7 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	}
 	importsInFlight.Inc()
 	defer importsInFlight.Dec()
-	clients, passed, err := p.tryClients(ctx, cluster, candidates)
+	clients, valid, err := p.tryClients(ctx, cluster, attempt)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -240,13 +260,13 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return nil, nil
 	}
 	p.failures.forget(cluster.Name)
-	p.pass(cluster, attempt, passed)
+	p.pass(cluster, attempt, valid)
 	return clients, nil
 }
 
 // tryClients runs the preflight. It returns nil and no error when the Secret is not what it was in the informer.
-func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) (*providers.Clients, validity, error) {
-	conn, valid, err := p.connect(ctx, cluster, candidates)
+func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt) (*providers.Clients, validity, error) {
+	conn, valid, err := p.connect(ctx, cluster, attempt)
 	if conn == nil || err != nil {
 		return nil, valid, err
 	}
@@ -257,20 +277,14 @@ func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedClu
 	return clients, valid, err
 }
 
-// connect reads the import Secret and resolves its credential. It sends nothing to the cluster.
-func (p *Provider) connect(ctx context.Context, cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialObjectMetadata) (*connection, validity, error) {
-	secret, err := p.readSecret(ctx, cluster.Name, candidates)
-	if secret == nil || err != nil {
-		return nil, validity{}, err
-	}
-	config, err := p.resolve(ctx, cluster.Name, secret)
-	if err != nil {
-		return nil, validity{}, err
-	}
-	valid, err := validityOf(config)
-	if err != nil {
+// connect prepares the connection to a cluster by its import Secret. It sends nothing to the cluster, and returns nil and
+// no error when the Secret is not what it was in the informer.
+func (p *Provider) connect(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt) (*connection, validity, error) {
+	config, valid, err := p.credential(ctx, cluster.Name, attempt)
+	if config == nil || err != nil {
 		return nil, valid, err
 	}
+	p.expiries.set(cluster.Name, attempt.secret(), valid)
 	if p := valid.problem(time.Now()); p != nil {
 		return nil, valid, p
 	}
@@ -279,6 +293,20 @@ func (p *Provider) connect(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return nil, valid, &problem{reason: ReasonCredentialInvalid, detail: err.Error(), cause: err}
 	}
 	return conn, valid, nil
+}
+
+// credential reads the import Secret and resolves its credential.
+func (p *Provider) credential(ctx context.Context, clusterName string, attempt attempt) (*rest.Config, validity, error) {
+	secret, err := p.readSecret(ctx, clusterName, attempt.secrets)
+	if secret == nil || err != nil {
+		return nil, validity{}, err
+	}
+	config, err := p.resolve(ctx, clusterName, secret)
+	if err != nil {
+		return nil, validity{}, err
+	}
+	valid, err := validityOf(config)
+	return config, valid, err
 }
 
 // readSecret returns the import Secret of a cluster, or nil when it is not one any more.
@@ -330,16 +358,17 @@ func (p *Provider) pass(cluster *clusterv1.ManagedCluster, attempt attempt, vali
 	countAttempt(ReasonPreflightPassed)
 	reason, message := passedText(attempt.secretKey, valid, time.Now())
 	if before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed); before == nil || before.Status != metav1.ConditionTrue {
-		p.both(attempt, cluster, corev1.EventTypeNormal, ReasonPreflightPassed, message)
+		p.both(attempt.secrets, cluster, corev1.EventTypeNormal, ReasonPreflightPassed, message)
 	}
 	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionTrue, reason, message)
-	waiting := &problem{reason: ReasonNotJoined, detail: "the klusterlet has not joined the hub"}
+	waiting := notJoined("")
 	setCondition(cluster, ConditionCompleted, metav1.ConditionFalse, waiting.reason, waiting.message())
+	p.progress.started(cluster.Name)
 }
 
 // passedText is reason and message of a passed preflight.
 func passedText(secretKey string, valid validity, now time.Time) (Reason, string) {
-	message := messagePrefix + secretKey + ": the cluster can be imported with it"
+	message := messagePrefix + secretKey + ": the preflight passed"
 	if expiry := valid.String(); expiry != "" {
 		message += "; " + expiry
 	}
@@ -356,10 +385,7 @@ func setFailed(cluster *clusterv1.ManagedCluster, attempt attempt, p *problem) {
 // fail records a failed attempt and returns what the importer shall see of it. An event is recorded when the failure
 // is a new one.
 func (p *Provider) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt, err error) error {
-	var failed *problem
-	if !errors.As(err, &failed) {
-		failed = &problem{reason: ReasonTokenMintFailed, detail: "the clients cannot be built", cause: err}
-	}
+	failed := problemOf(err)
 	countAttempt(failed.reason)
 	setFailed(cluster, attempt, failed)
 	text := messagePrefix + attempt.secretKey + ": " + failed.Error()
@@ -370,16 +396,17 @@ func (p *Provider) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, 
 			"cause", redactedCause(failed))
 	}
 	if isNew {
-		p.both(attempt, cluster, corev1.EventTypeWarning, failed.reason, text)
+		p.both(attempt.secrets, cluster, corev1.EventTypeWarning, failed.reason, text)
 	}
 	return result
 }
 
-// both records an event on the import Secret and on the ManagedCluster.
-func (p *Provider) both(attempt attempt, cluster *clusterv1.ManagedCluster, eventType string, reason Reason, note string) {
-	for _, regarding := range []*corev1.ObjectReference{secretReference(attempt.secret), clusterReference(cluster)} {
-		p.event(notice{regarding: regarding, eventType: eventType, reason: reason, note: note})
+// both records an event on the import Secret, or each of several, and on the ManagedCluster.
+func (p *Provider) both(secrets []*metav1.PartialObjectMetadata, cluster *clusterv1.ManagedCluster, eventType string, reason Reason, note string) {
+	for _, secret := range secrets {
+		p.event(notice{regarding: secretReference(secret), eventType: eventType, reason: reason, note: note})
 	}
+	p.event(notice{regarding: clusterReference(cluster), eventType: eventType, reason: reason, note: note})
 }
 
 // redactedCause is the part of a cause that may be logged: errors of resolvers and of managed clusters may quote
@@ -414,8 +441,11 @@ func (p *Provider) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.HasSynced) {
 		return
 	}
-	go p.notices.Run(ctx, 1)
-	p.reimports.Run(ctx, 1)
+	var running sync.WaitGroup
+	for controller, workers := range p.controllers {
+		running.Go(func() { controller.Run(ctx, workers) })
+	}
+	running.Wait()
 }
 
 // HasSynced says whether all import Secrets that existed when Run was called are known.

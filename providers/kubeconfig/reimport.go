@@ -4,19 +4,15 @@ package kubeconfig
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
-	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
-	"open-cluster-management.io/sdk-go/pkg/patcher"
 )
 
 // reasonReimportRequested is the reason of the condition between the request and the import.
@@ -27,7 +23,7 @@ const reasonReimportRequested = "ReimportRequested"
 type reimportController struct {
 	provider *Provider
 	client   clusterclientset.Interface
-	patcher  patcher.Patcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus]
+	patcher  clusterPatcher
 
 	lock sync.Mutex // guards requested, for the time of a look-up or a change
 	// requested are the clusters whose import was asked for and is not done. It is lost with the process: then an
@@ -37,10 +33,9 @@ type reimportController struct {
 
 func newReimportController(p *Provider, client clusterclientset.Interface) factory.Controller {
 	c := &reimportController{
-		provider: p,
-		client:   client,
-		patcher: patcher.NewPatcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus](
-			client.ClusterV1().ManagedClusters()),
+		provider:  p,
+		client:    client,
+		patcher:   newClusterPatcher(client),
 		requested: map[string]bool{},
 	}
 	return factory.New().
@@ -66,10 +61,10 @@ func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, cl
 	if !cluster.DeletionTimestamp.IsZero() || !c.provider.IsManagedClusterOwner(cluster) {
 		return nil
 	}
-	imported := meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
+	imported := isImported(cluster)
 	switch {
 	case imported && c.isRequested(clusterName):
-		if err := c.complete(ctx, clusterName); err != nil {
+		if err := annotate(ctx, c.client, clusterName, AnnotationImmediateImport, ImmediateImportCompleted); err != nil {
 			return err
 		}
 		c.setRequested(clusterName, false)
@@ -90,20 +85,6 @@ func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, cl
 		c.setRequested(clusterName, true)
 		c.provider.failures.forget(clusterName)
 		c.provider.wake(clusterName)
-	}
-	return nil
-}
-
-func (c *reimportController) complete(ctx context.Context, clusterName string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{AnnotationImmediateImport: ImmediateImportCompleted},
-	}})
-	if err != nil {
-		return fmt.Errorf("marshalling the annotation: %w", err)
-	}
-	if _, err := c.client.ClusterV1().ManagedClusters().Patch(
-		ctx, clusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("completing the import that ManagedCluster %s asked for: %w", clusterName, err)
 	}
 	return nil
 }

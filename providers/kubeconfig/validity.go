@@ -24,7 +24,9 @@ func (v validity) problem(time.Time) *problem { return nil }
 // warnAt is when a fifth of the lifetime is left; zero if the credential does not expire.
 func (v validity) warnAt() time.Time { return time.Time{} }
 
-func (v validity) expiresSoon(now time.Time) bool { return !v.warnAt().IsZero() && !now.Before(v.warnAt()) }
+func (v validity) expiresSoon(now time.Time) bool {
+	return !v.warnAt().IsZero() && !now.Before(v.warnAt())
+}
 
 // String says when the credential expires, or nothing if that is not known.
 func (v validity) String() string { return "" }
