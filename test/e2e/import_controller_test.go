@@ -46,7 +46,7 @@ var _ = Describe("import-controller beside an unmodified hub", Ordered, func() {
 			h.createImportSecret(ctx, "cluster2", []byte("this is no kubeconfig"))
 			Eventually(h.condition(ctx, "cluster2", conditionImported)).WithContext(ctx).WithTimeout(joinTimeout).Should(And(
 				HaveField("Status", metav1.ConditionFalse),
-				HaveField("Message", ContainSubstring("CredentialInvalid"))))
+				HaveField("Message", ContainSubstring("KubeconfigInvalid"))))
 
 			secrets := h.kube.CoreV1().Secrets(component.ImportNamespace)
 			secret, err := secrets.Get(ctx, "cluster2", metav1.GetOptions{})

@@ -23,8 +23,11 @@ import (
 )
 
 const (
-	invalid         = "CredentialInvalid: credential resolver kubeconfig: "
-	invalidKey      = invalid + "data key kubeconfig: "
+	resolverText    = ": credential resolver kubeconfig: "
+	invalid         = "CredentialInvalid" + resolverText
+	invalidFile     = "KubeconfigInvalid" + resolverText + "data key kubeconfig: "
+	forbiddenField  = "FieldForbidden" + resolverText + "data key kubeconfig: "
+	deniedField     = "PolicyDenied" + resolverText + "data key kubeconfig: "
 	ambiguousNotice = "2 Secrets are for ManagedCluster {cluster}, none is used; keep one of them and delete the others " +
 		"or remove their annotation import.open-cluster-management.io/managed-cluster"
 	misplacedNotice = "annotation import.open-cluster-management.io/managed-cluster names another cluster than {cluster}, " +
@@ -66,8 +69,14 @@ func refusedField(field, next string, edit func(cluster *clientcmdapi.Cluster, u
 		secret: withKubeconfig(func(context.Context) []byte {
 			return editKubeconfig(spokes[0].URL(), spokes[0].CAData(), edit)
 		}),
-		text: invalidKey + field + defaultEntry + " is not accepted: " + next,
+		text: forbiddenField + field + defaultEntry + " is not accepted: " + next,
 	}
+}
+
+// deniedByPolicy is a case of a field that an option of the administrator would accept.
+func deniedByPolicy(c failureCase) failureCase {
+	c.text = strings.Replace(c.text, forbiddenField, deniedField, 1)
+	return c
 }
 
 var _ = Describe("Bad input", func() {
@@ -86,7 +95,7 @@ var _ = Describe("Bad input", func() {
 		failureCase{
 			name:   "an empty kubeconfig",
 			secret: withKubeconfig(func(context.Context) []byte { return nil }),
-			text:   invalidKey + "kubeconfig is missing: the file is empty",
+			text:   invalidFile + "kubeconfig is missing: the file is empty",
 		},
 		failureCase{
 			name: "a kubeconfig cut before its users",
@@ -95,7 +104,7 @@ var _ = Describe("Bad input", func() {
 				Expect(found).To(BeTrue())
 				return before
 			}),
-			text: invalidKey + "contexts[].context.user" + defaultEntry + " names an entry that does not exist: name an entry of the file",
+			text: invalidFile + "contexts[].context.user" + defaultEntry + " names an entry that does not exist: name an entry of the file",
 		},
 		failureCase{
 			name: "a kubeconfig cut in a value",
@@ -103,17 +112,17 @@ var _ = Describe("Bad input", func() {
 				data := spokeKubeconfig()
 				return data[:bytes.Index(data, []byte("certificate-authority-data: "))+40]
 			}),
-			text: invalidKey + "clusters[].name of entry #1 is missing: give the entry a name",
+			text: invalidFile + "clusters[].name of entry #1 is missing: give the entry a name",
 		},
 		failureCase{
 			name:   "a kubeconfig that is not YAML",
 			secret: withKubeconfig(func(context.Context) []byte { return []byte("\x7fELF{{{" + sentinel) }),
-			text:   invalidKey + "kubeconfig is not valid: it must be one YAML or JSON document",
+			text:   invalidFile + "kubeconfig is not valid: it must be one YAML or JSON document",
 		},
 		failureCase{
 			name:   "a kubeconfig that is one word",
 			secret: withKubeconfig(func(context.Context) []byte { return []byte(sentinel) }),
-			text:   invalidKey + "kubeconfig is not valid: it must be a mapping with clusters, users and contexts",
+			text:   invalidFile + "kubeconfig is not valid: it must be a mapping with clusters, users and contexts",
 		},
 		failureCase{
 			// A Secret holds 1 MiB at most; what is larger is below.
@@ -121,12 +130,12 @@ var _ = Describe("Bad input", func() {
 			secret: withKubeconfig(func(context.Context) []byte {
 				return []byte("[" + strings.Repeat(",", corev1.MaxSecretSize-1))
 			}),
-			text: invalidKey + "kubeconfig is too large: it has too many keys and list items; " + inline,
+			text: invalidFile + "kubeconfig is too large: it has too many keys and list items; " + inline,
 		},
 		failureCase{
 			name:   "two contexts and no current one",
 			secret: withKubeconfig(func(context.Context) []byte { return twoContexts(spokes[0]) }),
-			text: invalidKey + "current-context is ambiguous: the file has several contexts; set it to one of them, " +
+			text: invalidFile + "current-context is ambiguous: the file has several contexts; set it to one of them, " +
 				"or set the annotation import.open-cluster-management.io/kubeconfig-context",
 			fix: func(ctx context.Context, secret *corev1.Secret) {
 				updateSecret(ctx, secret, func(secret *corev1.Secret) {
@@ -137,7 +146,7 @@ var _ = Describe("Bad input", func() {
 		failureCase{
 			name:   "a context that does not exist, by annotation",
 			secret: withAnnotation(credential.AnnotationKubeconfigContext, sentinel, spokeKubeconfig),
-			text: invalidKey + "context names an entry that does not exist: " +
+			text: invalidFile + "context names an entry that does not exist: " +
 				"set the annotation import.open-cluster-management.io/kubeconfig-context to a context of the file",
 		},
 		failureCase{
@@ -149,7 +158,7 @@ var _ = Describe("Bad input", func() {
 		failureCase{
 			name:   "a resolver that does not exist",
 			secret: withAnnotation(credential.AnnotationCredentialResolver, sentinel, spokeKubeconfig),
-			text: "CredentialInvalid: its credential resolver is not enabled: " +
+			text: "PolicyDenied: its credential resolver is not enabled: " +
 				"set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token",
 		},
 		failureCase{
@@ -212,7 +221,7 @@ var _ = Describe("Bad input", func() {
 				return editKubeconfig(strings.Replace(spokes[0].URL(), "https", "http", 1), spokes[0].CAData(),
 					func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {})
 			}),
-			text: invalidKey + "clusters[].cluster.server" + defaultEntry +
+			text: forbiddenField + "clusters[].cluster.server" + defaultEntry +
 				" is not accepted: only https is accepted; write it as https://host:port",
 		},
 		refusedField("users[].user.exec", "plugins are not run; use a credential resolver, or "+pair,
@@ -255,11 +264,11 @@ var _ = Describe("Bad input", func() {
 			func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 				cluster.ProxyURL = "http://" + sentinel + ".example.com"
 			}),
-		refusedField("clusters[].cluster.insecure-skip-tls-verify",
+		deniedByPolicy(refusedField("clusters[].cluster.insecure-skip-tls-verify",
 			"remove it and put the CA in certificate-authority-data, or let the administrator of the hub allow it",
 			func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 				cluster.InsecureSkipTLSVerify, cluster.CertificateAuthorityData = true, nil
-			}),
+			})),
 	)
 
 	Context("that is too large", func() {

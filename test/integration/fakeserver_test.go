@@ -20,7 +20,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,11 +29,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/import-provider/test/harness"
 )
 
-const preflightPath = "/api/v1/namespaces/" + agentNamespace
+// preflightPath is that of the first request that a cluster gets.
+const preflightPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 // fakeServer is a TLS server that does what no API server would.
 type fakeServer struct {
@@ -109,20 +112,51 @@ func respond(w http.ResponseWriter, code int, body string) {
 
 const notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
 
-// afterPreflight answers what comes before an import as a fresh API server does, and leaves all else to next.
+// kubeSystem is the namespace by which a cluster is known.
+func kubeSystem(uid string) string {
+	return fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid)
+}
+
+// afterPreflight answers what comes before an import as a fresh API server does to an administrator, and leaves all else
+// to next.
 func afterPreflight(next http.HandlerFunc) http.HandlerFunc {
-	before := []string{
-		preflightPath,
-		"/apis/operator.open-cluster-management.io/v1/klusterlets/" + klusterletName,
-		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + klusterletCRD,
-	}
+	uid := newName("uid")
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && slices.Contains(before, r.URL.Path) {
+		switch r.Method + " " + r.URL.Path {
+		case "POST " + preflightPath:
+			respond(w, http.StatusCreated, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+		case "GET /version":
+			respond(w, http.StatusOK, `{"major":"1","minor":"34","gitVersion":"v1.34.4"}`)
+		case "GET /api/v1/namespaces/kube-system":
+			respond(w, http.StatusOK, kubeSystem(uid))
+		case "GET /api/v1/namespaces/" + agentNamespace,
+			"GET /apis/operator.open-cluster-management.io/v1/klusterlets/" + klusterletName,
+			"GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + klusterletCRD:
 			respond(w, http.StatusNotFound, notFoundStatus)
+		default:
+			next(w, r)
+		}
+	}
+}
+
+// asAnotherCluster is a server in front of a cluster that passes for another: it has a UID of its own.
+func asAnotherCluster(spoke *spokeCluster, uid string) *fakeServer {
+	GinkgoHelper()
+	transport, err := rest.TransportFor(spoke.Config())
+	Expect(err).NotTo(HaveOccurred())
+	target, err := url.Parse(spoke.URL())
+	Expect(err).NotTo(HaveOccurred())
+	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Del("Authorization")
+	}}
+	return newFakeServer(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/namespaces/kube-system" {
+			respond(w, http.StatusOK, kubeSystem(uid))
 			return
 		}
-		next(w, r)
-	}
+		proxy.ServeHTTP(w, r)
+	})
 }
 
 // listenTCP accepts connections and never says anything. It returns the address.

@@ -24,9 +24,9 @@ const (
 	nextUnreachable = "check that the server of the kubeconfig is right and reachable from the hub"
 	nextTLS         = "put the CA that signs the API server's certificate into the Secret"
 	nextTLSName     = "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"
-	forbidden       = "Forbidden: the credential may not do all that an import does; grant it the ClusterRole in " +
-		"manifests/managed-cluster; the log of the import controller names the request"
-	nextExpired = "put a kubeconfig with a valid client certificate into the Secret"
+	nextGrant       = "grant it the ClusterRole in manifests/managed-cluster"
+	forbidden       = "Forbidden: the credential may not do all that an import does; " + nextGrant
+	nextExpired     = "put a valid credential into the Secret"
 )
 
 // grant gives a user of the cluster cluster-wide permissions until the spec, or the container, ends, or the result is
@@ -118,7 +118,7 @@ var _ = Describe("Faults", func() {
 			secret: withKubeconfig(func(context.Context) []byte {
 				return spokes[0].certKubeconfig("early", now.Add(time.Hour), now.Add(2*time.Hour))
 			}),
-			text: "CredentialExpired: the client certificate is not yet valid; " + nextExpired,
+			text: "CredentialNotYetValid: the client certificate is not yet valid; " + nextExpired + ", or compare the clocks",
 		},
 		failureCase{
 			name:   "a token that the cluster does not know",

@@ -166,9 +166,24 @@ func newSpoke(controlPlane *harness.ControlPlane) (*spokeCluster, error) {
 	return s, err
 }
 
-// clean removes all that an import leaves.
+// uid is how the cluster is known.
+func (s *spokeCluster) uid(ctx context.Context) string {
+	GinkgoHelper()
+	namespace, err := s.kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return string(namespace.UID)
+}
+
+// clean removes all that an import leaves, here and on the hub.
 func (s *spokeCluster) clean(ctx context.Context) {
 	GinkgoHelper()
+	clusters, err := hubClusters.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for i := range clusters.Items {
+		if cluster := clusters.Items[i]; cluster.Annotations[kubeconfig.AnnotationClusterUID] == s.uid(ctx) {
+			deleteCluster(ctx, cluster.Name)
+		}
+	}
 	for _, err := range []error{
 		s.operator.OperatorV1().Klusterlets().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 		s.kube.AppsV1().Deployments(agentNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
@@ -377,14 +392,19 @@ func getCluster(ctx context.Context, name string) *clusterv1.ManagedCluster {
 	return cluster
 }
 
-// condition is for Eventually: the condition of a ManagedCluster, nil while there is none.
+// condition is for Eventually: the importer's condition of a ManagedCluster, nil while there is none.
 func condition(name string) func(ctx context.Context) (*metav1.Condition, error) {
+	return ourCondition(name, imported)
+}
+
+// ourCondition is condition for another type.
+func ourCondition(name, conditionType string) func(ctx context.Context) (*metav1.Condition, error) {
 	return func(ctx context.Context) (*metav1.Condition, error) {
 		cluster, err := hubClusters.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return meta.FindStatusCondition(cluster.Status.Conditions, imported), nil
+		return meta.FindStatusCondition(cluster.Status.Conditions, conditionType), nil
 	}
 }
 
@@ -408,6 +428,38 @@ func haveNoSecret() gomegatypes.GomegaMatcher {
 	return beCondition(metav1.ConditionFalse, reasonNotFound, "Secret for kubeconfig is not found.")
 }
 
+// beOurs matches a condition of the provider on a ManagedCluster whose spec was never changed.
+func beOurs(conditionType string, status metav1.ConditionStatus, reason, message string) gomegatypes.GomegaMatcher {
+	return gstruct.PointTo(gstruct.MatchAllFields(gstruct.Fields{
+		"Type":               Equal(conditionType),
+		"Status":             Equal(status),
+		"Reason":             Equal(reason),
+		"Message":            Equal(message),
+		"ObservedGeneration": BeEquivalentTo(1),
+		"LastTransitionTime": Not(BeZero()),
+	}))
+}
+
+// expectPreflightFailed expects all that says why a cluster cannot be imported: our condition, events on both objects, the
+// metric. text is reason, what is wrong and the next step; notice, if there is one, what the event on the Secret may say
+// instead.
+func expectPreflightFailed(ctx context.Context, c *controller, name string, secret *corev1.Secret, text, notice string) {
+	GinkgoHelper()
+	Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, text))
+	reason, message, found := strings.Cut(text, ": ")
+	Expect(found).To(BeTrue())
+	Expect(ourCondition(name, kubeconfig.ConditionPreflightPassed)(ctx)).To(
+		beOurs(kubeconfig.ConditionPreflightPassed, metav1.ConditionFalse, reason, failureNote(secret, message)))
+	note := failureNote(secret, text)
+	Eventually(recordedEvents(secret.Name)).WithContext(ctx).Should(ContainElement(Or(
+		Equal(secretEvent(secret, corev1.EventTypeWarning, reason, note)),
+		Equal(secretEvent(secret, corev1.EventTypeWarning, reason, notice)))))
+	Eventually(recordedEvents(name)).WithContext(ctx).Should(ContainElement(clusterEvent(name, corev1.EventTypeWarning, reason, note)))
+	_, metrics := c.get(ctx, "/metrics")
+	Expect(metrics).To(ContainSubstring(fmt.Sprintf("import_provider_failures_total{reason=%q} ", reason)))
+	Expect(metrics).To(ContainSubstring(fmt.Sprintf("import_provider_pending_clusters{reason=%q} ", reason)))
+}
+
 // haveFailed matches the condition of an import that ended before the cluster was written to.
 func haveFailed(secret *corev1.Secret, text string) gomegatypes.GomegaMatcher {
 	return beCondition(metav1.ConditionFalse, reasonGetFailed, "failed to get kubeconfig. See errors:\n"+failureNote(secret, text))
@@ -420,6 +472,8 @@ func failureNote(secret *corev1.Secret, text string) string {
 func expectImported(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(condition(name)).WithContext(ctx).Should(haveSucceeded())
+	Eventually(annotation(name, kubeconfig.AnnotationClusterUID)).WithContext(ctx).ShouldNot(BeEmpty())
+	Expect(ourCondition(name, kubeconfig.ConditionPreflightPassed)(ctx)).To(HaveField("Status", metav1.ConditionTrue))
 }
 
 // importNow imports a cluster by an import Secret with cluster-admin's kubeconfig.
@@ -589,14 +643,7 @@ func describeFailures(title string, args []string, cases ...failureCase) {
 					"failed to import the klusterlet. See errors:\nmanaged cluster: "+cases[i].importFailed))
 				return
 			}
-			Eventually(condition(clusters[i])).WithContext(ctx).Should(haveFailed(secrets[i], text(i)))
-			reason, _, _ := strings.Cut(text(i), ":")
-			note := failureNote(secrets[i], text(i))
-			Eventually(recordedEvents(secrets[i].Name)).WithContext(ctx).Should(ContainElement(Or(
-				Equal(secretEvent(secrets[i], corev1.EventTypeWarning, reason, note)),
-				Equal(secretEvent(secrets[i], corev1.EventTypeWarning, reason, fill(i, cases[i].notice))))))
-			Eventually(recordedEvents(clusters[i])).WithContext(ctx).Should(
-				ContainElement(clusterEvent(clusters[i], corev1.EventTypeWarning, reason, note)))
+			expectPreflightFailed(ctx, c, clusters[i], secrets[i], text(i), fill(i, cases[i].notice))
 		}, entries)
 
 		It("neither crashes nor patches again and again", func() {

@@ -31,7 +31,7 @@ var _ = Describe("A cluster that accepts connections and never answers", func() 
 			for range 3 {
 				name := newName("healthy")
 				healthy = append(healthy, name)
-				createSecret(ctx, kubeconfigSecret(name, spoke.Kubeconfig()))
+				createSecret(ctx, kubeconfigSecret(name, asAnotherCluster(spoke, name).kubeconfig()))
 				createCluster(ctx, name, kubeconfig.AnnotationTakeover, hub.URL())
 			}
 		}

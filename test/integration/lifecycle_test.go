@@ -122,6 +122,28 @@ func tokenSecret(clusterName string, spoke *spokeCluster, token string) *corev1.
 	return secret
 }
 
+// expectNeeded expects an import with the rules, of which one verb is missing, to be refused for that verb, before anything
+// is written.
+func expectNeeded(ctx context.Context, spoke *spokeCluster, rules []rbacv1.PolicyRule, verb, resource, group string) {
+	GinkgoHelper()
+	name := newName("reduced")
+	token, revoke := spoke.importerToken(ctx, rules)
+	secret := tokenSecret(name, spoke, token)
+	createSecret(ctx, secret)
+	createCluster(ctx, name)
+	missing := verb + " " + resource
+	if group != "" {
+		missing += "." + group
+	}
+	Eventually(ourCondition(name, kubeconfig.ConditionPreflightPassed)).WithContext(ctx).Should(And(
+		HaveField("Status", metav1.ConditionFalse), HaveField("Reason", "Forbidden"),
+		HaveField("Message", failureNote(secret, "the credential may not "+missing+"; "+nextGrant))),
+		"without %s", missing)
+	revoke(ctx)
+	deleteSecret(ctx, secret)
+	deleteCluster(ctx, name)
+}
+
 // killPoints are where in an import the component is killed: after how many milliseconds. The seed makes them the same
 // in every run; an import takes a few hundred.
 func killPoints() []TableEntry {
@@ -185,26 +207,23 @@ var _ = Describe("The life of an import", func() {
 
 		It("needs each of the documented permissions", func(ctx SpecContext) {
 			rules := importerRules()
-			for i, rule := range rules {
-				for _, resource := range rule.Resources {
-					for _, verb := range rule.Verbs {
-						if verb == "update" {
-							// An update needs an object that is there and differs: see above.
-							continue
+			// update of what is there and, of a cluster that was imported, changed.
+			for _, verbs := range []struct {
+				update bool
+				before func()
+			}{
+				{false, func() { spoke.clean(ctx) }},
+				{true, func() { importNow(ctx, newName("life"), spoke); spoke.drift(ctx) }},
+			} {
+				for i, rule := range rules {
+					for _, resource := range rule.Resources {
+						for _, verb := range rule.Verbs {
+							if (verb == "update") != verbs.update || resource == "pods" {
+								continue
+							}
+							verbs.before()
+							expectNeeded(ctx, spoke, slices.Concat(rules[:i], rules[i+1:], without(rule, resource, verb)), verb, resource, rule.APIGroups[0])
 						}
-						name := newName("reduced")
-						token, revoke := spoke.importerToken(ctx, slices.Concat(rules[:i], rules[i+1:], without(rule, resource, verb)))
-						secret := tokenSecret(name, spoke, token)
-						createSecret(ctx, secret)
-						createCluster(ctx, name)
-						Eventually(condition(name)).WithContext(ctx).Should(And(
-							HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring(forbidden))),
-							"without %s of %s", verb, resource)
-						// So that an attempt that still runs leaves nothing to the next.
-						revoke(ctx)
-						deleteSecret(ctx, secret)
-						deleteCluster(ctx, name)
-						spoke.clean(ctx)
 					}
 				}
 			}
@@ -268,10 +287,10 @@ var _ = Describe("The life of an import", func() {
 			createSecret(ctx, secret)
 			createCluster(ctx, name)
 			warning := func(text string) []any {
-				note := failureNote(secret, invalidKey+text)
+				note := failureNote(secret, invalidFile+text)
 				return []any{
-					secretEvent(secret, corev1.EventTypeWarning, "CredentialInvalid", note),
-					clusterEvent(name, corev1.EventTypeWarning, "CredentialInvalid", note),
+					secretEvent(secret, corev1.EventTypeWarning, "KubeconfigInvalid", note),
+					clusterEvent(name, corev1.EventTypeWarning, "KubeconfigInvalid", note),
 				}
 			}
 			Eventually(recordedEvents(name)).WithContext(ctx).Should(

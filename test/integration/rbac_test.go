@@ -193,6 +193,21 @@ var _ = Describe("RBAC", func() {
 		{"", importerRoleName, 4}: neverStarts(quick...), // the ClusterManager
 		{"", importerRoleName, 5}: notReady,              // Clusters of Cluster API
 		{"", importerRoleName, 6}: noEvent,
+		{"", importerRoleName, 7}: func(ctx context.Context) { // the hub's own kube-system
+			startController(ctx)
+			spokes[0].clean(ctx)
+			name := newName("rbac")
+			secret := kubeconfigSecret(name, spokes[0].Kubeconfig())
+			createSecret(ctx, secret)
+			createCluster(ctx, name)
+			Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, "HubReadFailed: the hub's namespace kube-system "+
+				"cannot be read; see the logs of the import controller and its permissions on the hub"))
+		},
+		{"", importerRoleName, 8}: func(ctx context.Context) { // CertificateSigningRequests
+			c := startController(ctx)
+			importNow(ctx, newName("rbac"), spokes[0])
+			Eventually(c.log).Should(ContainSubstring("CertificateSigningRequests of a klusterlet cannot be read"))
+		},
 
 		{importNamespace, importerRoleName, 0}:          notReady,
 		{ocmhub.OperatorNamespace, importerRoleName, 0}: renderFails("failed to get token from sa"),
@@ -216,7 +231,7 @@ var _ = Describe("RBAC", func() {
 		name := newName("rbac")
 		createSecret(ctx, kubeconfigSecret(name, nil))
 		createCluster(ctx, name)
-		Eventually(recordedEvents(name)).WithContext(ctx).Should(ContainElement(WithTransform(func(e event) string { return e.reason }, Equal("CredentialInvalid"))))
+		Eventually(recordedEvents(name)).WithContext(ctx).Should(ContainElement(WithTransform(func(e event) string { return e.reason }, Equal("KubeconfigInvalid"))))
 		Expect(c.log()).NotTo(ContainSubstring("is forbidden"))
 	})
 
