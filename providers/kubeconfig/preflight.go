@@ -182,7 +182,7 @@ func decodeObject(resp *http.Response, kind string, into any) (found bool, err e
 	switch {
 	case err == nil && resp.StatusCode == http.StatusNotFound && object.Kind == "Status":
 		return false, nil
-	case err == nil && resp.StatusCode == http.StatusOK && object.Kind == kind && json.Unmarshal(body, into) == nil:
+	case err == nil && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusCreated) && object.Kind == kind && json.Unmarshal(body, into) == nil:
 		return true, nil
 	}
 	return false, notKubernetes()
