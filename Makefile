@@ -18,7 +18,7 @@ GOLANGCI_LINT := $(GO_TOOL) golangci-lint
 gotest = mkdir -p $(OUTPUT)/test && $(GO_TOOL) gotestsum --format $(TESTFORMAT) --hide-summary=skipped \
 	--jsonfile $(OUTPUT)/test/$(1).json -- $(TESTFLAGS)
 # Module directories whose go.mod can be checked with `go mod tidy`; go.tools.mod can't, since its packages are not ours.
-MODULES := . test/controlplane test/agents test/agents/about-api
+MODULES := . test/controlplane test/agents test/agents/about-api test/monitoring
 
 VERSION_PACKAGE := open-cluster-management.io/ocm/pkg/version
 LDFLAGS := -s -w -X $(VERSION_PACKAGE).versionFromGit=$(VERSION) \
@@ -71,6 +71,8 @@ test: test-unit test-integration test-e2e ## Run all tests
 .PHONY: test-unit
 test-unit: ## Run the tests that start nothing
 	$(call gotest,unit) -timeout 5m ./pkg/... ./providers/... ./hack/... ./test/binaries/... ./test/process/...
+	@# The cache of tests does not see the manifests, which are outside of that module.
+	go -C test/monitoring test -count=1 ./...
 
 .PHONY: test-integration
 test-integration: prebuild ## Run the tests against real API servers
@@ -81,8 +83,9 @@ test-e2e: prebuild ## Run the tests in which real agents join a real hub
 	$(call gotest,e2e) -timeout 20m -count=1 -p 1 ./test/e2e/... ./test/ocmhub/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz the reader of kubeconfigs for FUZZTIME (60s)
+fuzz: ## Fuzz the readers of kubeconfigs and of tokens, each for FUZZTIME (60s)
 	go test -run '^$$' -fuzz=FuzzFromKubeconfig -fuzztime=$(FUZZTIME) ./pkg/restconfig
+	go test -run '^$$' -fuzz=FuzzToken -fuzztime=$(FUZZTIME) ./providers/kubeconfig
 
 .PHONY: bench
 bench: prebuild ## Measure how long imports take

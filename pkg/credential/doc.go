@@ -17,7 +17,7 @@
 //
 // # Writing a resolver
 //
-// Implement Resolve, return Invalid or Pending where they apply, keep values out of error texts, and run
+// Implement Resolve, return Invalid, Denied or Pending where they apply, keep values out of error texts, and run
 // credentialtest.RunConformance in a test. Use restconfig.FromToken or restconfig.FromKubeconfig to build the result: whatever
 // a resolver returns must pass restconfig.Check, and the Set refuses it otherwise.
 //

@@ -5,9 +5,11 @@ package credential
 import (
 	"errors"
 	"time"
+
+	"open-cluster-management.io/import-provider/pkg/restconfig"
 )
 
-// InvalidError says that a person must fix the input: a missing key, a kubeconfig that is refused, an unknown resolver.
+// InvalidError says that a person must fix the input: a missing key, a kubeconfig that is refused.
 //
 // Resolvers and the Set return it. The provider reports the text in the condition, waits for a change of the Secret, and
 // tries again only at long intervals.
@@ -39,11 +41,11 @@ func IsInvalid(err error) bool {
 }
 
 // DeniedError says that the input asks for something that the administrator's options do not allow, such as a resolver that
-// is not enabled.
+// is not enabled, or a server that is not verified.
 //
 // Resolvers and the Set return it. The provider treats it like an InvalidError, with a reason of its own.
 //
-// Find it with errors.As and a variable of type *DeniedError.
+// Find it with errors.As and a variable of type *DeniedError, or with IsDenied.
 type DeniedError struct {
 	// Err says what is not allowed and what to do. It must be fit for a condition: deterministic and without values.
 	Err error
@@ -62,6 +64,12 @@ func (e *DeniedError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the wrapped error.
 func (e *DeniedError) Unwrap() error { return e.Err }
+
+// IsDenied tells whether err is, or wraps, a DeniedError.
+func IsDenied(err error) bool {
+	var denied *DeniedError
+	return errors.As(err, &denied)
+}
 
 // PendingError says that the input is fine but something that it needs is not there yet: a cluster that is still being
 // created, a token service that asks to wait.
@@ -98,4 +106,14 @@ func IsPending(err error) (after time.Duration, pending bool) {
 		return 0, false
 	}
 	return max(p.After, 0), true
+}
+
+// refused wraps an error that comes from package restconfig: what an option of the administrator accepts is denied, all else
+// is invalid.
+func refused(err error) error {
+	var broken *restconfig.FieldError
+	if errors.As(err, &broken) && broken.Reason == restconfig.ReasonDenied {
+		return Denied(err)
+	}
+	return Invalid(err)
 }

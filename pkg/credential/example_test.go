@@ -35,7 +35,7 @@ func ExampleSet() {
 	secret = newSecret(nil, credential.AnnotationCredentialResolver, "my-cloud")
 	_, err = set.Resolve(context.Background(), credential.Request{ClusterName: "cluster1", Secret: secret})
 	fmt.Println(err)
-	fmt.Println(credential.IsInvalid(err))
+	fmt.Println(credential.IsDenied(err))
 	// Output:
 	// https://api.example.com:6443
 	// its credential resolver is not enabled: set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token

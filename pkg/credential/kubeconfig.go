@@ -16,7 +16,7 @@ import (
 
 // KubeconfigOptions are the choices of the kubeconfig resolver. The zero value is the safe one.
 type KubeconfigOptions struct {
-	// InsecureSkipTLSVerify accepts kubeconfigs with insecure-skip-tls-verify. Default: false, they are an InvalidError.
+	// InsecureSkipTLSVerify accepts kubeconfigs with insecure-skip-tls-verify. Default: false, they are a DeniedError.
 	InsecureSkipTLSVerify bool
 }
 
@@ -29,7 +29,7 @@ type kubeconfigResolver struct{ options KubeconfigOptions }
 // autoImportRetry, are not read. The context is the one that AnnotationKubeconfigContext names. What a kubeconfig may hold
 // is the business of package restconfig.
 //
-// Every error is an InvalidError, except that of a context that is done.
+// Every error is an InvalidError or a DeniedError, except that of a context that is done.
 func NewKubeconfigResolver(o KubeconfigOptions) Resolver {
 	return &kubeconfigResolver{options: o}
 }
@@ -56,7 +56,7 @@ func (r *kubeconfigResolver) Resolve(ctx context.Context, req Request) (*rest.Co
 		InsecureSkipTLSVerify: r.options.InsecureSkipTLSVerify,
 	})
 	if err != nil {
-		return nil, Invalid(fmt.Errorf("data key %s: %w", key, nameAnnotation(err)))
+		return nil, refused(fmt.Errorf("data key %s: %w", key, nameAnnotation(err)))
 	}
 	return cfg, nil
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -27,9 +28,22 @@ func noCurrent(file *clientcmdapiv1.Config) { file.CurrentContext = "" }
 
 func expectInvalid(t *testing.T, err error, want string) {
 	t.Helper()
-	if !credential.IsInvalid(err) {
+	if !credential.IsInvalid(err) || credential.IsDenied(err) {
 		t.Fatalf("got %v, want an InvalidError", err)
 	}
+	expectText(t, err, want)
+}
+
+func expectDenied(t *testing.T, err error, want string) {
+	t.Helper()
+	if !credential.IsDenied(err) || credential.IsInvalid(err) {
+		t.Fatalf("got %v, want a DeniedError", err)
+	}
+	expectText(t, err, want)
+}
+
+func expectText(t *testing.T, err error, want string) {
+	t.Helper()
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
@@ -61,6 +75,7 @@ func TestKubeconfigResolver(t *testing.T) {
 		options credential.KubeconfigOptions
 		token   string
 		want    string
+		denied  bool
 	}{
 		"kubeconfig": {secret: newSecret(keys("kubeconfig", "value", "value.yaml", "config", "admin.conf")), token: testToken + "-one"},
 		"value":      {secret: newSecret(keys("value", "value.yaml", "config", "admin.conf")), token: testToken + "-one"},
@@ -93,7 +108,7 @@ func TestKubeconfigResolver(t *testing.T) {
 			want: none},
 		"refused": {secret: newSecret(map[string][]byte{"value": kubeconfig(func(f *clientcmdapiv1.Config) { f.AuthInfos[1].AuthInfo.TokenFile = "/x" })}),
 			want: `data key value: users[].user.tokenFile of entry "two" is not accepted: file paths are not followed; put the token inline in token`},
-		"insecure": {secret: newSecret(map[string][]byte{"value": kubeconfig(insecure)}),
+		"insecure": {secret: newSecret(map[string][]byte{"value": kubeconfig(insecure)}), denied: true,
 			want: `data key value: clusters[].cluster.insecure-skip-tls-verify of entry "cl" is not accepted: remove it and put the CA in certificate-authority-data, or let the administrator of the hub allow it`},
 		"no current context": {secret: newSecret(map[string][]byte{"kubeconfig": kubeconfig(noCurrent)}),
 			want: "data key kubeconfig: current-context is ambiguous: the file has several contexts; set it to one of them, or set the annotation import.open-cluster-management.io/kubeconfig-context"},
@@ -103,6 +118,10 @@ func TestKubeconfigResolver(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := credential.NewKubeconfigResolver(c.options).Resolve(t.Context(), credential.Request{ClusterName: "c", Secret: c.secret})
+			if c.denied {
+				expectDenied(t, err, c.want)
+				return
+			}
 			if c.want != "" {
 				expectInvalid(t, err, c.want)
 				return
@@ -188,6 +207,7 @@ func TestBuiltInsConform(t *testing.T) {
 				"token file":   broken(func(f *clientcmdapiv1.Config) { f.AuthInfos[0].AuthInfo.TokenFile = "/run/s3nt1nel" }),
 				"server":       broken(func(f *clientcmdapiv1.Config) { f.Clusters[0].Cluster.Server = "https://s3nt1nel:password@host" }),
 				"as":           broken(func(f *clientcmdapiv1.Config) { f.AuthInfos[0].AuthInfo.ImpersonateGroups = []string{"system:masters"} }),
+				"insecure":     broken(insecure),
 				"no reference": broken(func(f *clientcmdapiv1.Config) { f.Contexts[0].Context.Cluster = "s3nt1nel-cluster" }),
 				"bad token":    broken(func(f *clientcmdapiv1.Config) { f.AuthInfos[0].AuthInfo.Token = "s3nt1nel token" }),
 				"exec": broken(func(f *clientcmdapiv1.Config) {
@@ -220,6 +240,8 @@ func TestBuiltInsConform(t *testing.T) {
 		must(err)
 		token := token
 		token.Resolver = set
+		token.InvalidSecrets = maps.Clone(token.InvalidSecrets)
+		token.InvalidSecrets["unknown resolver"] = kubeconfigSecret(credential.AnnotationCredentialResolver, testToken)
 		credentialtest.RunConformance(t, token)
 	})
 }

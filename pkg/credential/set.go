@@ -23,7 +23,7 @@ import (
 // SetOptions are the choices of a Set. The zero value is the safe one.
 type SetOptions struct {
 	// InsecureSkipTLSVerify accepts a result that skips the verification of the server's certificate. Default: false, such
-	// a result is an InvalidError. The kubeconfig resolver has an option of its own; both must agree for it to take effect.
+	// a result is a DeniedError. The kubeconfig resolver has an option of its own; both must agree for it to take effect.
 	InsecureSkipTLSVerify bool
 }
 
@@ -91,9 +91,9 @@ func (s *Set) Names() []string { return slices.Clone(s.names) }
 // Resolve runs the resolver that the Secret's annotation names, the kubeconfig resolver by default, on a deep copy of the
 // Secret, and checks the result with restconfig.Check. It never returns nil and nil.
 //
-// An unknown name is a DeniedError, and a result that breaks the rules an InvalidError; errors of the resolver keep their kind. A panic
-// of the resolver becomes an unexpected error without the panic's value, which may hold a credential; the stack is
-// logged.
+// An unknown name is a DeniedError. A result that breaks the rules is one too if SetOptions would allow it, and an InvalidError
+// otherwise. Errors of the resolver keep their kind. A panic of the resolver becomes an unexpected error without the panic's
+// value, which may hold a credential; the stack is logged.
 func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	if req.Secret == nil {
 		return nil, errors.New("the request has no secret")
@@ -116,7 +116,7 @@ func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	// The copy keeps a resolver that hands out the same struct twice from seeing what the caller sets on it.
 	cfg = rest.CopyConfig(cfg)
 	if err := restconfig.Check(cfg, s.check); err != nil {
-		return nil, Invalid(fmt.Errorf("credential resolver %s: %w", name, err))
+		return nil, refused(fmt.Errorf("credential resolver %s: %w", name, err))
 	}
 	return cfg, nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -77,18 +78,23 @@ func TestSetResolve(t *testing.T) {
 		options credential.SetOptions
 		want    string // of the error
 		invalid bool
+		denied  bool
 		is      error
 	}{
 		"default":           {name: ""},
 		"by name":           {name: "other", fake: &credentialtest.Fake{Config: goodConfig()}},
 		"insecure, allowed": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, options: credential.SetOptions{InsecureSkipTLSVerify: true}},
-		"unknown": {name: testToken, invalid: true,
+		"unknown": {name: testToken, denied: true,
 			want: "its credential resolver is not enabled: set the annotation " + annotation + " to one of kubeconfig, other"},
-		"insecure": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, invalid: true,
+		"insecure": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, denied: true,
 			want: "credential resolver other: rest.Config.TLSClientConfig.Insecure is not accepted: the credential resolver must not set it"},
 		"nil and nil": {name: "other",
 			want: "credential resolver other: returned neither a config nor an error"},
 		"invalid": {name: "other", fake: &credentialtest.Fake{Err: credential.Invalid(unexpected)}, invalid: true, is: unexpected,
+			want: "credential resolver other: broken"},
+		"not acceptable": {name: "other", fake: &credentialtest.Fake{Config: &rest.Config{}}, invalid: true,
+			want: "credential resolver other: rest.Config.Host is missing: write it as https://host:port"},
+		"denied": {name: "other", fake: &credentialtest.Fake{Err: credential.Denied(unexpected)}, denied: true, is: unexpected,
 			want: "credential resolver other: broken"},
 		"pending": {name: "other", fake: &credentialtest.Fake{Err: pending}, is: pending,
 			want: "credential resolver other: cluster is being created"},
@@ -128,6 +134,9 @@ func TestSetResolve(t *testing.T) {
 			if credential.IsInvalid(err) != c.invalid {
 				t.Errorf("IsInvalid is %t", credential.IsInvalid(err))
 			}
+			if credential.IsDenied(err) != c.denied {
+				t.Errorf("IsDenied is %t", credential.IsDenied(err))
+			}
 			if c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("%v is lost", c.is)
 			}
@@ -139,6 +148,39 @@ func TestSetResolve(t *testing.T) {
 			t.Error("got no error")
 		}
 	})
+}
+
+func TestNameFor(t *testing.T) {
+	const annotation = credential.AnnotationCredentialResolver
+	fake := &credentialtest.Fake{}
+	set := func(names ...string) *credential.Set {
+		resolvers := map[string]credential.Resolver{}
+		for _, name := range names {
+			resolvers[name] = fake
+		}
+		s, err := credential.NewSet(resolvers, credential.SetOptions{})
+		must(err)
+		return s
+	}
+	cases := []struct {
+		name   string
+		set    *credential.Set
+		secret *corev1.Secret
+		want   string
+	}{
+		{"no annotation", set("kubeconfig", "other"), newSecret(nil), "kubeconfig"},
+		{"empty annotation", set("kubeconfig", "other"), newSecret(nil, annotation, ""), "kubeconfig"},
+		{"by name", set("kubeconfig", "other"), newSecret(nil, annotation, "other"), "other"},
+		{"unknown", set("kubeconfig", "other"), newSecret(nil, annotation, testToken), ""},
+		{"no default", set("other"), newSecret(nil), ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.set.NameFor(c.secret); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
 }
 
 // TestSetProtectsInputs: neither the Secret, nor a config that a resolver keeps, nor the map of resolvers is shared.
@@ -173,18 +215,23 @@ func TestSetProtectsInputs(t *testing.T) {
 }
 
 func TestErrorKinds(t *testing.T) {
-	if credential.Invalid(nil) != nil || credential.Pending(nil, time.Second) != nil {
+	if credential.Invalid(nil) != nil || credential.Denied(nil) != nil || credential.Pending(nil, time.Second) != nil {
 		t.Error("nil did not stay nil")
 	}
 	cause := errors.New("cause")
 	var invalid *credential.InvalidError
 	if err := fmt.Errorf("layer: %w", credential.Invalid(cause)); !errors.As(err, &invalid) || invalid.Error() != "cause" ||
-		!errors.Is(err, cause) || !credential.IsInvalid(err) {
+		!errors.Is(err, cause) || !credential.IsInvalid(err) || credential.IsDenied(err) {
 		t.Error("an InvalidError is not found")
+	}
+	var denied *credential.DeniedError
+	if err := fmt.Errorf("layer: %w", credential.Denied(cause)); !errors.As(err, &denied) || denied.Error() != "cause" ||
+		!errors.Is(err, cause) || !credential.IsDenied(err) || credential.IsInvalid(err) {
+		t.Error("a DeniedError is not found")
 	}
 	var pending *credential.PendingError
 	err := fmt.Errorf("layer: %w", credential.Pending(cause, time.Second))
-	if !errors.As(err, &pending) || pending.Error() != "cause" || !errors.Is(err, cause) || credential.IsInvalid(err) {
+	if !errors.As(err, &pending) || pending.Error() != "cause" || !errors.Is(err, cause) || credential.IsInvalid(err) || credential.IsDenied(err) {
 		t.Error("a PendingError is not found")
 	}
 	for _, c := range []struct {
@@ -195,6 +242,7 @@ func TestErrorKinds(t *testing.T) {
 		{err, time.Second, true},
 		{credential.Pending(cause, -1), 0, true},
 		{credential.Invalid(cause), 0, false},
+		{credential.Denied(cause), 0, false},
 		{nil, 0, false},
 	} {
 		if after, pending := credential.IsPending(c.err); after != c.after || pending != c.pending {

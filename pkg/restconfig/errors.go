@@ -14,7 +14,7 @@ type Reason string
 const (
 	// ReasonForbidden: the field is understood and refused, for example a file path or a plugin.
 	ReasonForbidden Reason = "Forbidden"
-	// ReasonDenied: the field is refused unless an option accepts it.
+	// ReasonDenied: the field is refused because Options do not accept it.
 	ReasonDenied Reason = "Denied"
 	// ReasonMissing: a field that is needed is absent or empty.
 	ReasonMissing Reason = "Missing"

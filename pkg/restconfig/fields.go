@@ -176,11 +176,15 @@ func refuse(table []field, owner string, value any, entry string, o Options) err
 		if f.owner != owner {
 			continue
 		}
-		if f.verdict != rejected && (f.verdict != insecure || o.InsecureSkipTLSVerify) {
+		reason := ReasonForbidden
+		switch {
+		case f.verdict == insecure && !o.InsecureSkipTLSVerify:
+			reason = ReasonDenied
+		case f.verdict != rejected:
 			continue
 		}
 		if isSet(v.FieldByName(f.name)) {
-			return &FieldError{Field: f.path, Entry: entry, Reason: ReasonForbidden, NextStep: f.next}
+			return &FieldError{Field: f.path, Entry: entry, Reason: reason, NextStep: f.next}
 		}
 	}
 	return nil

@@ -196,7 +196,22 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := restconfig.FromKubeconfig(edited(c.edit), restconfig.Options{})
 			expectError(t, cfg, err, c.want)
+			_, allowed := restconfig.FromKubeconfig(edited(c.edit), allOptions())
+			expectDeniedIfOpened(t, err, allowed)
 		})
+	}
+}
+
+// allOptions allows all that an administrator can allow.
+func allOptions() restconfig.Options { return restconfig.Options{InsecureSkipTLSVerify: true} }
+
+// expectDeniedIfOpened holds the reason of an error against what becomes of it with allOptions.
+func expectDeniedIfOpened(t *testing.T, err, allowed error) {
+	t.Helper()
+	broken, _ := errors.AsType[*restconfig.FieldError](err)
+	opened := allowed == nil || allowed.Error() != err.Error()
+	if (broken.Reason == restconfig.ReasonDenied) != opened {
+		t.Errorf("the reason is %s, and with all options the error is: %v", broken.Reason, allowed)
 	}
 }
 
@@ -806,6 +821,7 @@ func TestCheck(t *testing.T) {
 			err := restconfig.Check(cfg, c.options)
 			if c.want != "" {
 				expectError(t, nil, err, c.want)
+				expectDeniedIfOpened(t, err, restconfig.Check(cfg, allOptions()))
 			} else if err != nil {
 				t.Error(err)
 			}

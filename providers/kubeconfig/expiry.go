@@ -115,7 +115,7 @@ func (c *expiryController) sync(ctx context.Context, syncCtx factory.SyncContext
 		c.known[clusterName] = known
 	}
 	c.lock.Unlock()
-	for _, next := range []time.Time{known.valid.warnAt(), known.valid.notAfter} {
+	for _, next := range []time.Time{known.valid.warnAt(), known.valid.end()} {
 		if next.After(now) {
 			// One second later, since a time of a certificate is a whole second.
 			syncCtx.Queue().AddAfter(clusterName, next.Sub(now)+time.Second)

@@ -128,6 +128,16 @@ func (i *identities) release(clusterName string) {
 	}
 }
 
+// checkIdentity returns a problem when the cluster can't be imported under its name.
+func (p *Provider) checkIdentity(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster) error {
+	defer observeStage(stageIdentity)()
+	uid, err := conn.clusterUID(ctx)
+	if err != nil {
+		return err
+	}
+	return p.identities.check(ctx, cluster, uid)
+}
+
 // clusterUID reads the identity of a cluster.
 func (c *connection) clusterUID(ctx context.Context) (types.UID, error) {
 	var namespace corev1.Namespace

@@ -76,7 +76,7 @@ func credentialProblem(err error) *problem {
 	)
 	p := &problem{reason: ReasonTokenMintFailed, detail: "the credential resolver failed", cause: err}
 	switch {
-	case errors.As(err, &denied), errors.As(err, &field) && field.Reason == restconfig.ReasonDenied:
+	case errors.As(err, &denied):
 		p.reason, p.detail = ReasonPolicyDenied, err.Error()
 	case errors.As(err, &pending):
 		p.reason, p.detail, p.after = ReasonCredentialPending, err.Error(), pending.After

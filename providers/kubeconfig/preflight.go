@@ -39,13 +39,20 @@ const (
 )
 
 // preflight looks at the cluster, in this order and up to the first failure: does it answer, and accept the credential;
-// may the credential do what the import does; is its version supported; which cluster is it; whose klusterlet does it
+// is its version supported; may the credential do what the import does; which cluster is it; whose klusterlet does it
 // have. Without it a cluster would be told by the errors of every object of the import, after some were written.
 // It writes nothing. Each request has its own bounds (ConnectionOptions), and all together ImportTimeout.
 func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster) error {
 	done := observeStage(stageConnection)
 	// A path that an API server answers to authenticated users alone.
 	mayAll, err := conn.may(ctx, everything)
+	done()
+	if err != nil {
+		return err
+	}
+	// Before the authorization: a server that is far too old does not know what a dry run is.
+	done = observeStage(stageVersion)
+	err = conn.checkVersion(ctx)
 	done()
 	if err != nil {
 		return err
@@ -67,15 +74,7 @@ func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clu
 			return err
 		}
 	}
-	defer observeStage(stageIdentity)()
-	if err := conn.checkVersion(ctx); err != nil {
-		return err
-	}
-	uid, err := conn.clusterUID(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.identities.check(ctx, cluster, uid); err != nil {
+	if err := p.checkIdentity(ctx, conn, cluster); err != nil {
 		return err
 	}
 	return guard(ctx, conn, cluster, func() (HubIdentity, error) {

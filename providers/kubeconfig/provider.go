@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
@@ -118,6 +119,7 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("option ImportNamespaces: %w", err)
 	}
 
+	registerMetrics()
 	p := &Provider{
 		kubeClient: o.KubeClient,
 		clusters:   o.ManagedClusters,
@@ -441,12 +443,23 @@ func (p *Provider) Run(ctx context.Context) {
 	if !cache.WaitForCacheSync(ctx.Done(), p.HasSynced) {
 		return
 	}
+	setMetricsSource(p)
+	defer setMetricsSource(nil)
 	var running sync.WaitGroup
 	for controller, workers := range p.controllers {
 		running.Go(func() { controller.Run(ctx, workers) })
 	}
 	running.Wait()
 }
+
+// managedClusters and expiryTimes are what the metrics of the state are computed from.
+func (p *Provider) managedClusters() []*clusterv1.ManagedCluster {
+	// The lister reads memory, which does not fail.
+	clusters, _ := p.clusters.Lister().List(labels.Everything())
+	return clusters
+}
+
+func (p *Provider) expiryTimes() map[string]time.Time { return p.expiries.times() }
 
 // HasSynced says whether all import Secrets that existed when Run was called are known.
 func (p *Provider) HasSynced() bool {

@@ -49,10 +49,10 @@ const (
 	ReasonNotKubernetes Reason = "NotKubernetes"
 	// ReasonUnauthorized: the API server does not accept the credential.
 	ReasonUnauthorized Reason = "Unauthorized"
-	// ReasonForbidden: the credential is accepted and may not do all that an import does.
-	ReasonForbidden Reason = "Forbidden"
 	// ReasonClusterTooOld: the cluster's Kubernetes is older than MinKubernetesVersion.
 	ReasonClusterTooOld Reason = "ClusterTooOld"
+	// ReasonForbidden: the credential is accepted and may not do all that an import does.
+	ReasonForbidden Reason = "Forbidden"
 	// ReasonHubAsSpoke: the cluster is the hub itself, and the ManagedCluster does not say so.
 	ReasonHubAsSpoke Reason = "HubAsSpoke"
 	// ReasonClusterSwapped: the Secret leads to another cluster than the one that was imported under this name.

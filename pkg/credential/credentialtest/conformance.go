@@ -39,7 +39,8 @@ type Suite struct {
 	Resolver credential.Resolver
 	// ValidSecret returns a new Secret that the resolver accepts. Required.
 	ValidSecret func() *corev1.Secret
-	// InvalidSecrets are Secrets that a person would have to fix, by the name of the case. At least one is required.
+	// InvalidSecrets are Secrets that a person would have to fix, or that ask for what the resolver's options do not allow,
+	// by the name of the case. At least one is required.
 	InvalidSecrets map[string]*corev1.Secret
 	// InsecureSkipTLSVerify accepts results that skip verification, as credential.SetOptions has it. Default: false.
 	InsecureSkipTLSVerify bool
@@ -51,7 +52,7 @@ type Suite struct {
 //   - the input is not changed;
 //   - two calls give configs that share no memory with each other or with the input;
 //   - a cancelled context ends the call within 5 s, and is not reported as the user's fault;
-//   - an invalid input gives an InvalidError and no config;
+//   - an invalid input gives an InvalidError or a DeniedError, and no config;
 //   - the text of an error is the same each time;
 //   - no text of an error has a value of the Secret of 8 bytes or more. For values that are YAML or JSON, also the strings in
 //     them are looked for, except names (under the keys name, cluster, user, context, namespace, current-context, kind, apiVersion);
@@ -181,7 +182,7 @@ func checkCancellation(ctx context.Context, s Suite) []string {
 	select {
 	case err := <-done:
 		// A result is fine too: a resolver may not need to wait for anything.
-		if credential.IsInvalid(err) {
+		if credential.IsInvalid(err) || credential.IsDenied(err) {
 			return []string{fmt.Sprintf("a cancelled context is reported as an invalid input: %v", err)}
 		}
 		return nil
@@ -196,8 +197,8 @@ func checkKind(ctx context.Context, s Suite) (violations []string) {
 		switch {
 		case err == nil:
 			violations = append(violations, name+": no error")
-		case !credential.IsInvalid(err):
-			violations = append(violations, fmt.Sprintf("%s: the error is not an InvalidError: %v", name, err))
+		case !credential.IsInvalid(err) && !credential.IsDenied(err):
+			violations = append(violations, fmt.Sprintf("%s: the error is neither an InvalidError nor a DeniedError: %v", name, err))
 		}
 		if cfg != nil && err != nil {
 			violations = append(violations, name+": a config together with an error")

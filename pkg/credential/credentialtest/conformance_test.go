@@ -109,6 +109,12 @@ func TestSuiteCatches(t *testing.T) {
 			}
 			return good(ctx, req)
 		}},
+		{"denies a cancelled context", "cancellation", func(ctx context.Context, req credential.Request) (*rest.Config, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, credential.Denied(err)
+			}
+			return good(ctx, req)
+		}},
 		{"plain error", "kind of error", func(ctx context.Context, req credential.Request) (*rest.Config, error) {
 			cfg, err := good(ctx, req)
 			if err != nil {
@@ -144,6 +150,13 @@ func TestSuiteCatches(t *testing.T) {
 			}
 			return cfg, nil
 		}},
+		{"token in the text of what is denied", "no values", func(ctx context.Context, req credential.Request) (*rest.Config, error) {
+			cfg, err := good(ctx, req)
+			if err != nil {
+				return nil, credential.Denied(fmt.Errorf("token %s", req.Secret.Data["token"]))
+			}
+			return cfg, nil
+		}},
 		{"token in the text", "no values", func(ctx context.Context, req credential.Request) (*rest.Config, error) {
 			cfg, err := good(ctx, req)
 			if err != nil {
@@ -171,6 +184,17 @@ func TestSuiteCatches(t *testing.T) {
 
 func TestSuitePasses(t *testing.T) {
 	RunConformance(t, Suite{Resolver: credential.ResolverFunc(good), ValidSecret: validSecret, InvalidSecrets: invalidSecrets()})
+}
+
+func TestSuitePassesWhatIsDenied(t *testing.T) {
+	resolver := credential.ResolverFunc(func(ctx context.Context, req credential.Request) (*rest.Config, error) {
+		cfg, err := good(ctx, req)
+		if err != nil {
+			return nil, credential.Denied(errors.New("it is not allowed"))
+		}
+		return cfg, nil
+	})
+	RunConformance(t, Suite{Resolver: resolver, ValidSecret: validSecret, InvalidSecrets: invalidSecrets()})
 }
 
 func TestSuiteIsComplete(t *testing.T) {
