@@ -30,7 +30,7 @@ type fakeMetricsSource struct {
 }
 
 func (s *fakeMetricsSource) managedClusters() []*clusterv1.ManagedCluster { return s.clusters }
-func (s *fakeMetricsSource) expiryTimes() map[string]time.Time               { return s.expiry }
+func (s *fakeMetricsSource) expiryTimes() map[string]time.Time            { return s.expiry }
 
 // measuredCluster returns a cluster that was created at second 100.
 func measuredCluster(name string, conditions ...metav1.Condition) *clusterv1.ManagedCluster {

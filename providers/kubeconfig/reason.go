@@ -17,7 +17,7 @@ const (
 	ReasonSecretMisplaced Reason = "SecretMisplaced"
 	// ReasonHubReadFailed: something on the hub that the import needs cannot be read.
 	ReasonHubReadFailed Reason = "HubReadFailed"
-	// ReasonKubeconfigInvalid: the kubeconfig breaks a rule of the format.
+	// ReasonKubeconfigInvalid: the kubeconfig, or the data keys in its place, break a rule of the format.
 	ReasonKubeconfigInvalid Reason = "KubeconfigInvalid"
 	// ReasonFieldForbidden: the kubeconfig has a field that is understood and refused, such as a file or a plugin.
 	ReasonFieldForbidden Reason = "FieldForbidden"

@@ -176,7 +176,7 @@ var _ = Describe("Bad input", func() {
 				secret.Annotations[credential.AnnotationCredentialResolver] = credential.ResolverToken
 				return secret
 			},
-			text: "CredentialInvalid: credential resolver token: data key ca.crt is missing: " +
+			text: "KubeconfigInvalid: credential resolver token: data key ca.crt is missing: " +
 				"put the CA certificate of the API server there",
 		},
 		failureCase{

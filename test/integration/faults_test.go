@@ -72,6 +72,15 @@ func fake(certificate *tls.Certificate) *fakeServer {
 	}, certificate)
 }
 
+// lacking is the text for a credential that lacks the same verbs of all that an import creates.
+func lacking(verbs, klusterletVerbs string) string {
+	return "Forbidden: the credential may not " +
+		verbs + " clusterrolebindings.rbac.authorization.k8s.io; " + verbs + " clusterroles.rbac.authorization.k8s.io; " +
+		verbs + " customresourcedefinitions.apiextensions.k8s.io; " + verbs + " deployments.apps; " +
+		klusterletVerbs + " klusterlets.operator.open-cluster-management.io; " +
+		verbs + " namespaces; " + verbs + " secrets; " + verbs + " serviceaccounts; " + nextGrant
+}
+
 var _ = Describe("Faults", func() {
 	now := time.Now()
 	token := func(server string, ca []byte) []byte { return harness.TokenKubeconfig(server, ca, sentinel) }
@@ -129,7 +138,7 @@ var _ = Describe("Faults", func() {
 		failureCase{
 			name:   "a user without permissions",
 			secret: withKubeconfig(func(context.Context) []byte { return spokes[0].userKubeconfig("nobody") }),
-			text:   forbidden,
+			text:   lacking("create, get", "create, get, patch"),
 			fix:    func(ctx context.Context, secret *corev1.Secret) { grantAll(ctx, "nobody", secret) },
 		},
 		failureCase{
@@ -140,8 +149,8 @@ var _ = Describe("Faults", func() {
 				})
 				return spokes[0].userKubeconfig("reader")
 			}),
-			importFailed: forbidden,
-			fix:          func(ctx context.Context, secret *corev1.Secret) { grantAll(ctx, "reader", secret) },
+			text: lacking("create", "create, patch"),
+			fix:  func(ctx context.Context, secret *corev1.Secret) { grantAll(ctx, "reader", secret) },
 		},
 		failureCase{
 			name: "a name that does not resolve",

@@ -142,7 +142,7 @@ var _ = Describe("A hostile server", func() {
 		},
 		failureCase{
 			name: "403 with the token in the body", secret: withServer(always(answerStatus(http.StatusForbidden))),
-			text: forbidden,
+			text: "Forbidden: the credential may not create selfsubjectaccessreviews.authorization.k8s.io; " + nextGrant,
 		},
 		failureCase{
 			name: "409 with the token in the body, later", secret: withServer(later(answerStatus(http.StatusConflict))), importFailed: "the answer is 409 Conflict",
