@@ -30,8 +30,14 @@ type identities struct {
 	clusters   cache.Indexer
 
 	lock   sync.Mutex // guards the fields below, for the time of a look-up or a change
-	claims map[types.UID]string
+	claims map[types.UID]claim
 	hub    types.UID
+}
+
+// claim is a ManagedCluster that is being imported. It is void when that object is gone: an import may still run then.
+type claim struct {
+	name string
+	uid  types.UID
 }
 
 func newIdentities(kubeClient kubernetes.Interface, clusters clusterinformerv1.ManagedClusterInformer) (*identities, error) {
@@ -45,7 +51,7 @@ func newIdentities(kubeClient kubernetes.Interface, clusters clusterinformerv1.M
 	}}); err != nil {
 		return nil, fmt.Errorf("indexing ManagedClusters by cluster: %w", err)
 	}
-	return &identities{kubeClient: kubeClient, clusters: informer.GetIndexer(), claims: map[types.UID]string{}}, nil
+	return &identities{kubeClient: kubeClient, clusters: informer.GetIndexer(), claims: map[types.UID]claim{}}, nil
 }
 
 // check returns a problem when the cluster with the UID can't be imported under the name, and claims it else.
@@ -60,7 +66,7 @@ func (i *identities) check(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if recorded := cluster.Annotations[AnnotationClusterUID]; recorded != "" && recorded != string(uid) {
 		return &problem{reason: ReasonClusterSwapped, detail: "it leads to another cluster than the one that was imported under this name"}
 	}
-	if other := i.claim(cluster.Name, uid); other != "" {
+	if other := i.claim(cluster, uid); other != "" {
 		return &problem{reason: ReasonDuplicateCluster, detail: "the cluster is imported as ManagedCluster " + other + " already"}
 	}
 	return nil
@@ -84,33 +90,39 @@ func (i *identities) hubUID(ctx context.Context) (types.UID, error) {
 	return i.hub, nil
 }
 
-// claim gives the cluster to the name, or returns the name that has it.
-func (i *identities) claim(clusterName string, uid types.UID) (other string) {
+// claim gives the cluster with the UID to a ManagedCluster, or returns the name of the one that has it.
+func (i *identities) claim(cluster *clusterv1.ManagedCluster, uid types.UID) (other string) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
 	// The index exists, which is the only error there could be.
 	recorded, _ := i.clusters.ByIndex(indexByUID, string(uid))
 	for _, obj := range recorded {
-		if cluster, ok := obj.(*clusterv1.ManagedCluster); ok && cluster.Name != clusterName && (other == "" || cluster.Name < other) {
-			other = cluster.Name
+		if found, ok := obj.(*clusterv1.ManagedCluster); ok && found.Name != cluster.Name && (other == "" || found.Name < other) {
+			other = found.Name
 		}
 	}
 	if other != "" {
 		return other
 	}
-	if owner, claimed := i.claims[uid]; claimed && owner != clusterName {
-		return owner
+	if owner, claimed := i.claims[uid]; claimed && owner.name != cluster.Name && i.exists(owner) {
+		return owner.name
 	}
-	i.claims[uid] = clusterName
+	i.claims[uid] = claim{cluster.Name, cluster.UID}
 	return ""
 }
 
-// claimed returns the cluster that a name has claimed, if any.
-func (i *identities) claimed(clusterName string) types.UID {
+func (i *identities) exists(owner claim) bool {
+	obj, _, _ := i.clusters.GetByKey(owner.name)
+	cluster, ok := obj.(*clusterv1.ManagedCluster)
+	return ok && cluster.UID == owner.uid
+}
+
+// claimed returns the cluster that a ManagedCluster has claimed, if any.
+func (i *identities) claimed(cluster *clusterv1.ManagedCluster) types.UID {
 	i.lock.Lock()
 	defer i.lock.Unlock()
 	for uid, owner := range i.claims {
-		if owner == clusterName {
+		if owner == (claim{cluster.Name, cluster.UID}) {
 			return uid
 		}
 	}
@@ -122,7 +134,7 @@ func (i *identities) release(clusterName string) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
 	for uid, owner := range i.claims {
-		if owner == clusterName {
+		if owner.name == clusterName {
 			delete(i.claims, uid)
 		}
 	}

@@ -205,7 +205,7 @@ func notJoined(more string) *problem {
 
 // record writes the identity of an imported cluster to its ManagedCluster.
 func (c *progressController) record(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	uid := string(c.provider.identities.claimed(cluster.Name))
+	uid := string(c.provider.identities.claimed(cluster))
 	switch uid {
 	case "":
 		return nil
@@ -329,7 +329,7 @@ func (c *diagnosisController) lookAtCluster(ctx context.Context, cluster *cluste
 		if err != nil {
 			return nil, err
 		}
-		c.provider.identities.claim(cluster.Name, uid)
+		c.provider.identities.claim(cluster, uid)
 	}
 	return conn.diagnose(ctx)
 }
