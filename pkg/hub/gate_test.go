@@ -83,6 +83,8 @@ type gateTest struct {
 	importer *fakeImporter
 	cancel   context.CancelFunc
 	ended    chan error
+	// watched is the field selector of the watch of ClusterManagers.
+	watched string
 }
 
 func startGated(t *testing.T, override *bool, client *operatorfake.Clientset) *gateTest {
@@ -91,10 +93,20 @@ func startGated(t *testing.T, override *bool, client *operatorfake.Clientset) *g
 	g.gated = &gatedImporter{
 		override: override, client: client, clusterManagerName: DefaultClusterManagerName, run: g.importer.run,
 	}
+	watches := make(chan string, 100)
+	client.PrependWatchReactor("clustermanagers", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		watcher, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		watches <- action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.String()
+		return true, watcher, err
+	})
 	var ctx context.Context
 	ctx, g.cancel = context.WithCancel(t.Context())
 	t.Cleanup(g.cancel)
 	go func() { g.ended <- g.gated.Start(ctx) }()
+	if override == nil {
+		// The fake does not repeat a change between a list and the watch after it.
+		g.watched = receive(t, "watch", watches)
+	}
 	return g
 }
 
@@ -172,15 +184,9 @@ func TestGateTurnsTheImporterOnAndOff(t *testing.T) {
 }
 
 func TestGateThatIsOff(t *testing.T) {
-	client := operatorfake.NewSimpleClientset(clusterManager(gateOff))
-	listed := make(chan string, 10)
-	client.PrependWatchReactor("clustermanagers", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		listed <- action.(clienttesting.WatchAction).GetWatchRestrictions().Fields.String()
-		return false, nil, nil
-	})
-	g := startGated(t, nil, client)
-	if got := receive(t, "watch", listed); got != "metadata.name=cluster-manager" {
-		t.Errorf("watches %q", got)
+	g := startGated(t, nil, operatorfake.NewSimpleClientset(clusterManager(gateOff)))
+	if g.watched != "metadata.name=cluster-manager" {
+		t.Errorf("watches %q", g.watched)
 	}
 	if err := g.gated.ready(); err != nil {
 		t.Errorf("off, and not ready: %v", err)

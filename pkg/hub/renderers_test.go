@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,8 +20,6 @@ import (
 	"open-cluster-management.io/ocm/pkg/operator/helpers/chart"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
 	importeroptions "open-cluster-management.io/ocm/pkg/registration/hub/importer/options"
-
-	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
 // kubeconfigSecret is an import Secret whose kubeconfig has a line more in its cluster.
@@ -39,6 +36,12 @@ clusters:
     ` + clusterLine + "\n")}}
 }
 
+// pullSecret is what the hub pulls images with.
+var pullSecret = &corev1.Secret{
+	ObjectMeta: metav1.ObjectMeta{Namespace: "hub-namespace", Name: "open-cluster-management-image-pull-credentials"},
+	Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"registry.example.com":{"auth":"s3nt1nel-pull"}}}`)},
+}
+
 func configSecret(values string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "cluster-import-config"},
@@ -46,7 +49,8 @@ func configSecret(values string) *corev1.Secret {
 	}
 }
 
-func render(t *testing.T, names []string, prepare func(*kubefake.Clientset), objects ...runtime.Object) (*chart.KlusterletChartConfig, error) {
+// newRenderers returns OCM's renderers of the names on a hub that has the objects.
+func newRenderers(t *testing.T, names []string, prepare func(*kubefake.Clientset), objects ...runtime.Object) ([]importer.KlusterletConfigRenderer, error) {
 	t.Helper()
 	client := kubefake.NewClientset(objects...)
 	client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -62,16 +66,25 @@ func render(t *testing.T, names []string, prepare func(*kubefake.Clientset), obj
 	o.APIServerURL, o.AgentImage, o.ImporterRenderers = "https://hub.example.com", "registry.example.com/ocm/registration-operator:v1", names
 	before := *o
 	built, err := renderers(o, client, "hub-namespace")
+	if err == nil && (o.ImporterRenderers[0] != before.ImporterRenderers[0] || len(o.ImporterRenderers) != len(names)) {
+		t.Error("the options are changed")
+	}
+	return built, err
+}
+
+func testCluster() *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}
+}
+
+func render(t *testing.T, names []string, prepare func(*kubefake.Clientset), objects ...runtime.Object) (*chart.KlusterletChartConfig, error) {
+	t.Helper()
+	built, err := newRenderers(t, names, prepare, objects...)
 	if err != nil {
 		return nil, err
 	}
-	if o.ImporterRenderers[0] != before.ImporterRenderers[0] || len(o.ImporterRenderers) != len(names) {
-		t.Error("the options are changed")
-	}
 	config := &chart.KlusterletChartConfig{ReplicaCount: 1, Klusterlet: chart.KlusterletConfig{ClusterName: "cluster1"}}
-	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}
 	for _, renderer := range built {
-		if config, err = renderer(t.Context(), cluster, config); err != nil {
+		if config, err = renderer(t.Context(), testCluster(), config); err != nil {
 			return nil, err
 		}
 		if config == nil {
@@ -87,10 +100,6 @@ func TestRenderers(t *testing.T) {
 		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("the hub fails")
 		})
-	}
-	pullSecret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "hub-namespace", Name: "open-cluster-management-image-pull-credentials"},
-		Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte("{}")},
 	}
 	values := configSecret("replicaCount: 3\nbootstrapHubKubeConfig: of-the-cluster\n")
 	cases := []struct {
@@ -200,53 +209,5 @@ func TestIfSecretExists(t *testing.T) {
 		if got != c.want || (err == nil) != (c.want != nil) {
 			t.Errorf("%v: got %v, %v", c.err, got, err)
 		}
-	}
-}
-
-func TestHubIdentity(t *testing.T) {
-	rendered := func(kubeconfig string, err error) importer.KlusterletConfigRenderer {
-		return func(_ context.Context, _ *clusterv1.ManagedCluster, config *chart.KlusterletChartConfig) (*chart.KlusterletChartConfig, error) {
-			if kubeconfig != "" {
-				config.BootstrapHubKubeConfig = kubeconfig
-			}
-			return config, err
-		}
-	}
-	const first = "clusters: [{name: hub, cluster: {server: https://first.example.com, certificate-authority-data: Zmlyc3Q=}}]"
-	const second = "clusters: [{name: hub, cluster: {server: https://second.example.com}}]"
-	cases := []struct {
-		name      string
-		renderers []importer.KlusterletConfigRenderer
-		want      kubeconfig.HubIdentity
-		wantErr   string
-	}{
-		{name: "none"},
-		{
-			name: "one", renderers: []importer.KlusterletConfigRenderer{rendered(first, nil), rendered("", nil)},
-			want: kubeconfig.HubIdentity{Server: "https://first.example.com", CAData: []byte("first")},
-		},
-		{
-			name: "the last counts", renderers: []importer.KlusterletConfigRenderer{rendered(first, nil), rendered(second, nil)},
-			want: kubeconfig.HubIdentity{Server: "https://second.example.com"},
-		},
-		{name: "not a kubeconfig", renderers: []importer.KlusterletConfigRenderer{rendered("mine", nil)}},
-		{
-			name: "error", renderers: []importer.KlusterletConfigRenderer{rendered("", errors.New("no token"))},
-			wantErr: "rendering the configuration of the klusterlet: no token",
-		},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := hubIdentity(c.renderers)(t.Context(), &clusterv1.ManagedCluster{})
-			if c.wantErr != "" {
-				if err == nil || err.Error() != c.wantErr {
-					t.Errorf("got %v, want %s", err, c.wantErr)
-				}
-				return
-			}
-			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
-			}
-		})
 	}
 }

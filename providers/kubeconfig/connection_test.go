@@ -268,7 +268,7 @@ func TestBounds(t *testing.T) {
 			t.Parallel()
 			ctx, logs := testContext(t)
 			config := c.config(t)
-			err := mustConnect(t, config, patient(c.edit)).preflight(ctx)
+			err := preflight(ctx, t, mustConnect(t, config, patient(c.edit)))
 			var p *problem
 			if !errors.As(err, &p) {
 				t.Fatalf("got %v", err)
@@ -276,7 +276,7 @@ func TestBounds(t *testing.T) {
 			if p.reason != c.wantReason || p.detail != c.wantDetail {
 				t.Errorf("got %s: %s\nwant %s: %s\ncause: %v", p.reason, p.detail, c.wantReason, c.wantDetail, p.cause)
 			}
-			if p.invalid || p.unexpected {
+			if reasonInfos[p.reason].retry != retryBackoff || p.after != 0 {
 				t.Errorf("a cluster that may come back is not tried again by our back-off: %+v", p)
 			}
 			expectNoSecret(t, "problem", p.Error())
@@ -286,14 +286,14 @@ func TestBounds(t *testing.T) {
 }
 
 func TestSizeBoundIsExact(t *testing.T) {
-	body := notFoundJSON + strings.Repeat(" ", 1000)
-	_, config := startSpoke(t, answer(http.StatusNotFound, body))
+	body := versionJSON + strings.Repeat(" ", 1000)
+	_, config := startSpoke(t, apiServer(map[string]http.HandlerFunc{versionPath: answer(http.StatusOK, body)}))
 	ctx, _ := testContext(t)
 	size := int64(len(body))
-	if err := mustConnect(t, config, patient(func(o *ConnectionOptions) { o.MaxResponseBytes = size })).preflight(ctx); err != nil {
+	if err := preflight(ctx, t, mustConnect(t, config, patient(func(o *ConnectionOptions) { o.MaxResponseBytes = size }))); err != nil {
 		t.Errorf("an answer of the size is refused: %v", err)
 	}
-	if err := mustConnect(t, config, patient(func(o *ConnectionOptions) { o.MaxResponseBytes = size - 1 })).preflight(ctx); err == nil {
+	if err := preflight(ctx, t, mustConnect(t, config, patient(func(o *ConnectionOptions) { o.MaxResponseBytes = size - 1 }))); err == nil {
 		t.Error("an answer one byte above the size is accepted")
 	}
 }
@@ -315,11 +315,11 @@ func TestCallerGivesUp(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if err := conn.preflight(cancelled); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+	if err := preflight(cancelled, t, conn); !errors.Is(err, context.Canceled) || s.requestCount() != 1 {
+		t.Errorf("got %v after %d requests", err, s.requestCount())
 	}
-	// That says nothing about the cluster: a request of another caller is sent.
-	if err := conn.preflight(ctx); err != nil || s.requestCount() != 2 {
+	// That says nothing about the cluster: the requests of another caller are sent.
+	if err := preflight(ctx, t, conn); err != nil || s.requestCount() != 1+len(preflightRequests) {
 		t.Errorf("after that: %v, %d requests", err, s.requestCount())
 	}
 }
@@ -331,7 +331,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			s, config := startSpoke(t, answer(code, "", "Location", target.URL+"/"+sentinel))
 			ctx, logs := testContext(t)
 			conn := mustConnect(t, config, patient())
-			err := conn.preflight(ctx)
+			err := preflight(ctx, t, conn)
 			if err == nil || !strings.HasPrefix(err.Error(), "NotKubernetes: the server redirects to another place, which is not followed") {
 				t.Errorf("preflight: %v", err)
 			}
@@ -387,7 +387,7 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	// net/http never uses a proxy for 127.0.0.1; this address leads to the same listener.
 	config.Host = strings.Replace(config.Host, "127.0.0.1", "0.0.0.0", 1)
 	ctx, _ := testContext(t)
-	if err := mustConnect(t, config, patient()).preflight(ctx); err != nil {
+	if err := preflight(ctx, t, mustConnect(t, config, patient())); err != nil {
 		t.Errorf("preflight: %v", err)
 	}
 	if hits := proxyHits.Load(); hits != 0 {
@@ -398,30 +398,33 @@ func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 func TestCredentialIsSent(t *testing.T) {
 	s, config := startSpoke(t, healthy)
 	ctx, _ := testContext(t)
-	if err := mustConnect(t, config, patient()).preflight(ctx); err != nil {
+	if err := preflight(ctx, t, mustConnect(t, config, patient())); err != nil {
 		t.Fatal(err)
 	}
-	request := s.requests[0]
-	if got := request.Header.Get("Authorization"); got != "Bearer "+testToken {
-		t.Errorf("Authorization is %q", got)
-	}
-	if got := request.Header.Get("User-Agent"); got != userAgent {
-		t.Errorf("User-Agent is %q", got)
-	}
-	if got := request.URL.Path; got != "/api/v1/namespaces/open-cluster-management-agent" {
-		t.Errorf("path is %q", got)
+	for _, request := range s.requests {
+		if got := request.Header.Get("Authorization"); got != "Bearer "+testToken {
+			t.Errorf("Authorization of %s is %q", request.URL.Path, got)
+		}
+		if got := request.Header.Get("User-Agent"); got != userAgent {
+			t.Errorf("User-Agent of %s is %q", request.URL.Path, got)
+		}
 	}
 }
 
 func TestPreflightKeepsThePathOfTheServer(t *testing.T) {
-	s, config := startSpoke(t, healthy)
-	config.Host += "/k8s/clusters/c-1"
+	const path = "/k8s/clusters/c-1"
+	s, config := startSpoke(t, http.StripPrefix(path, healthy).ServeHTTP)
+	config.Host += path
 	ctx, _ := testContext(t)
-	if err := mustConnect(t, config, patient()).preflight(ctx); err != nil {
+	if err := preflight(ctx, t, mustConnect(t, config, patient())); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.requests[0].URL.Path; got != "/k8s/clusters/c-1/api/v1/namespaces/open-cluster-management-agent" {
-		t.Errorf("path is %q", got)
+	var want []string
+	for _, request := range preflightRequests {
+		want = append(want, strings.Replace(request, " ", " "+path, 1))
+	}
+	if diff := cmp.Diff(want, s.requested()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
@@ -451,7 +454,7 @@ func TestOneConnectionForAllClients(t *testing.T) {
 		s, config := startSpoke(t, healthy, func(server *httptest.Server) { server.EnableHTTP2 = http2 })
 		ctx, _ := testContext(t)
 		conn := mustConnect(t, config, patient())
-		if err := conn.preflight(ctx); err != nil {
+		if err := preflight(ctx, t, conn); err != nil {
 			t.Fatal(err)
 		}
 		for _, err := range useAllClients(ctx, t, conn) {
@@ -459,13 +462,14 @@ func TestOneConnectionForAllClients(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if s.requestCount() != 5 || s.connectionCount() != 1 {
-			t.Errorf("HTTP/2 %t: %d requests by %d connections, want 5 by 1", http2, s.requestCount(), s.connectionCount())
+		if want := len(preflightRequests) + 4; s.requestCount() != want || s.connectionCount() != 1 {
+			t.Errorf("HTTP/2 %t: %d requests by %d connections, want %d by 1", http2, s.requestCount(), s.connectionCount(), want)
 		}
 	}
 }
 
-func TestRetryAfterIsNotHonoured(t *testing.T) {
+// The importer's clients wait for nobody; the preflight has the time of the next attempt from it.
+func TestRetryAfterDoesNotHoldTheClients(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError} {
 		s, config := startSpoke(t, answer(code, "{}", "Retry-After", "30"))
 		ctx, _ := testContext(t)
@@ -540,7 +544,7 @@ func TestAfterAFailureNoRequestIsSent(t *testing.T) {
 			t.Errorf("got %v, want %v", err, first[0])
 		}
 	}
-	if err := conn.preflight(ctx); err == nil {
+	if err := preflight(ctx, t, conn); err == nil {
 		t.Error("the preflight sends a request after a failure")
 	}
 }

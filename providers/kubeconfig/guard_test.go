@@ -4,6 +4,7 @@ package kubeconfig
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -20,38 +21,31 @@ import (
 	operatorv1 "open-cluster-management.io/api/operator/v1"
 )
 
-// onCluster answers a path with an object, and all others as an API server that has or serves nothing there.
+// onCluster is the API server of a cluster that has some objects, each at its path.
 func onCluster(t *testing.T, objects map[string]any) http.HandlerFunc {
 	t.Helper()
+	overrides := map[string]http.HandlerFunc{}
+	for path, object := range objects {
+		body, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		overrides[path] = answer(http.StatusOK, string(body))
+	}
+	handler := apiServer(overrides)
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
+		if r.Method != http.MethodGet && r.URL.Path != reviewPath {
 			t.Errorf("the guard sends %s %s", r.Method, r.URL.Path)
 		}
-		object, found := objects[r.URL.Path]
-		switch {
-		case found:
-			w.Header().Set("Content-Type", "application/json")
-			if err := json.NewEncoder(w).Encode(object); err != nil {
-				t.Error(err)
-			}
-		case strings.Contains(r.URL.Path, "/klusterlets/"):
-			http.NotFound(w, r)
-		default:
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = w.Write([]byte(notFoundJSON))
-		}
+		handler(w, r)
 	}
 }
 
 func TestGuard(t *testing.T) {
 	const (
-		klusterletPath = "/apis/operator.open-cluster-management.io/v1/klusterlets/klusterlet"
-		crdPath        = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/klusterlets.operator.open-cluster-management.io"
-		agentPath      = "/api/v1/namespaces/open-cluster-management-agent/secrets/"
-		joined         = "hub-kubeconfig-secret"
-		bootstrap      = "bootstrap-hub-kubeconfig"
-		other          = "https://other.example.com:6443"
+		joined    = agentPath + "/secrets/hub-kubeconfig-secret"
+		bootstrap = agentPath + "/secrets/bootstrap-hub-kubeconfig"
+		other     = "https://other.example.com:6443"
 	)
 	deleted := metav1.NewTime(time.Now())
 	klusterlet := func(name string, edits ...func(*operatorv1.Klusterlet)) *operatorv1.Klusterlet {
@@ -73,6 +67,9 @@ func TestGuard(t *testing.T) {
 		}
 		return &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{"kubeconfig": config}}
 	}
+	agents := func(phase corev1.NamespacePhase) *corev1.Namespace {
+		return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, Status: corev1.NamespaceStatus{Phase: phase}}
+	}
 	crd := func(deletion *metav1.Time) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
@@ -92,25 +89,31 @@ func TestGuard(t *testing.T) {
 		want     string // none: the import may go on
 	}{
 		{name: "fresh"},
+		{name: "namespace without a Klusterlet", objects: map[string]any{agentPath: agents(corev1.NamespaceActive)}},
+		{
+			name:    "namespace being deleted",
+			objects: map[string]any{agentPath: agents(corev1.NamespaceTerminating)},
+			want:    "Leftovers: the namespace open-cluster-management-agent of an earlier import is being deleted" + leftovers,
+		},
 		{name: "CRD without a Klusterlet", objects: map[string]any{crdPath: crd(nil)}},
 		{name: "Klusterlet that knows no hub", objects: map[string]any{klusterletPath: klusterlet("c1")}},
-		{name: "this hub", objects: map[string]any{klusterletPath: klusterlet("c1"), agentPath + joined: knows(testHub, "x")}},
-		{name: "this hub, not joined", objects: map[string]any{klusterletPath: klusterlet("c1"), agentPath + bootstrap: knows(testHub, "x")}},
-		{name: "this hub by another address", objects: map[string]any{klusterletPath: klusterlet("c1"), agentPath + joined: knows(other, "hub CA\n")}},
+		{name: "this hub", objects: map[string]any{klusterletPath: klusterlet("c1"), joined: knows(testHub, "x")}},
+		{name: "this hub, not joined", objects: map[string]any{klusterletPath: klusterlet("c1"), bootstrap: knows(testHub, "x")}},
+		{name: "this hub by another address", objects: map[string]any{klusterletPath: klusterlet("c1"), joined: knows(other, "hub CA\n")}},
 		{
 			name:    "another hub",
-			objects: map[string]any{klusterletPath: klusterlet("c1"), agentPath + joined: knows(other, "x")},
+			objects: map[string]any{klusterletPath: klusterlet("c1"), joined: knows(other, "x")},
 			want:    owned(other, "c1"),
 		},
 		{
 			name:    "another hub, not joined",
-			objects: map[string]any{klusterletPath: klusterlet("c1"), agentPath + bootstrap: knows(other, "x")},
+			objects: map[string]any{klusterletPath: klusterlet("c1"), bootstrap: knows(other, "x")},
 			want:    owned(other, "c1"),
 		},
 		{
 			name: "joined another hub, bootstrap of this one",
 			objects: map[string]any{
-				klusterletPath: klusterlet("c1"), agentPath + joined: knows(other, "x"), agentPath + bootstrap: knows(testHub, "x"),
+				klusterletPath: klusterlet("c1"), joined: knows(other, "x"), bootstrap: knows(testHub, "x"),
 			},
 			want: owned(other, "c1"),
 		},
@@ -118,13 +121,13 @@ func TestGuard(t *testing.T) {
 			name: "another hub, in the namespace of the Klusterlet",
 			objects: map[string]any{
 				klusterletPath: klusterlet("c1", func(k *operatorv1.Klusterlet) { k.Spec.Namespace = "agents" }),
-				"/api/v1/namespaces/agents/secrets/" + joined: knows(other, "x"),
+				"/api/v1/namespaces/agents/secrets/hub-kubeconfig-secret": knows(other, "x"),
 			},
 			want: owned(other, "c1"),
 		},
 		{
 			name:    "another name on this hub",
-			objects: map[string]any{klusterletPath: klusterlet("c2"), agentPath + joined: knows(testHub, "x")},
+			objects: map[string]any{klusterletPath: klusterlet("c2"), joined: knows(testHub, "x")},
 			want:    owned(testHub, "c2"),
 		},
 		{
@@ -134,20 +137,20 @@ func TestGuard(t *testing.T) {
 		},
 		{
 			name:     "taken over",
-			objects:  map[string]any{klusterletPath: klusterlet("c2"), agentPath + joined: knows(other, "x")},
+			objects:  map[string]any{klusterletPath: klusterlet("c2"), joined: knows(other, "x")},
 			takeover: other,
 		},
 		{
 			name:     "taken over from yet another",
-			objects:  map[string]any{klusterletPath: klusterlet("c1"), agentPath + joined: knows(other, "x")},
+			objects:  map[string]any{klusterletPath: klusterlet("c1"), joined: knows(other, "x")},
 			takeover: "https://third.example.com",
 			want:     owned(other, "c1"),
 		},
 		{
 			name: "hostile texts",
 			objects: map[string]any{
-				klusterletPath:     klusterlet(sentinel + "\n"),
-				agentPath + joined: knows("https://"+strings.Repeat("y", 200), "x"),
+				klusterletPath: klusterlet(sentinel + "\n"),
+				joined:         knows("https://"+strings.Repeat("y", 200), "x"),
 			},
 			want: owned("unknown", "unknown"),
 		},
@@ -167,17 +170,25 @@ func TestGuard(t *testing.T) {
 			want:    "NotKubernetes: the server does not answer like a Kubernetes API server; correct the server of the kubeconfig",
 		},
 	}
+	// guarded asks the guard, with a hub of the name in the fixtures unless hubErr.
+	guarded := func(t *testing.T, hubErr error, cluster *clusterv1.ManagedCluster, objects map[string]any) (err error, hubAsked int) {
+		t.Helper()
+		_, config := startSpoke(t, onCluster(t, objects))
+		ctx, _ := testContext(t)
+		err = guard(ctx, mustConnect(t, config, patient()), cluster, func() (HubIdentity, error) {
+			hubAsked++
+			return HubIdentity{Server: testHub, CAData: []byte("hub CA")}, hubErr
+		})
+		return err, hubAsked
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFixture(t)
-			_, config := startSpoke(t, onCluster(t, c.objects))
-			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: map[string]string{}}}
+			cluster := managedCluster(named("c1"))
 			if c.takeover != "" {
-				cluster.Annotations[AnnotationTakeover] = c.takeover
+				annotated(AnnotationTakeover, c.takeover)(cluster)
 			}
-			ctx, _ := testContext(t)
 			got := ""
-			if err := f.provider.guard(ctx, mustConnect(t, config, patient()), cluster); err != nil {
+			if err, _ := guarded(t, nil, cluster, c.objects); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {
@@ -187,29 +198,39 @@ func TestGuard(t *testing.T) {
 	}
 
 	t.Run("the hub's own address cannot be read", func(t *testing.T) {
-		f := newFixture(t, func(o *Options) {
-			o.Hub = func(context.Context, *clusterv1.ManagedCluster) (HubIdentity, error) {
-				return HubIdentity{}, errors.New(sentinel)
-			}
+		err, _ := guarded(t, errors.New(sentinel), managedCluster(named("c1")), map[string]any{
+			klusterletPath: klusterlet("c1"), joined: knows(other, "x"),
 		})
-		_, config := startSpoke(t, onCluster(t, map[string]any{klusterletPath: klusterlet("c1"), agentPath + joined: knows(other, "x")}))
-		ctx, _ := testContext(t)
-		err := f.provider.guard(ctx, mustConnect(t, config, patient()), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}})
-		var p *problem
-		if !errors.As(err, &p) || p.reason != ReasonHubReadFailed || !p.unexpected || strings.Contains(p.Error(), sentinel) {
-			t.Errorf("got %v", err)
+		want := "HubReadFailed: the hub's own address cannot be read; " + reasonInfos[ReasonHubReadFailed].next
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	})
+	t.Run("the hub's own address is not needed", func(t *testing.T) {
+		if err, asked := guarded(t, errors.New(sentinel), managedCluster(named("c1")), nil); err != nil || asked != 0 {
+			t.Errorf("got %v, asked %d times", err, asked)
 		}
 	})
 }
 
-func TestTerminatingNamespaceIsWaitedFor(t *testing.T) {
-	_, config := startSpoke(t, onCluster(t, map[string]any{"/api/v1/namespaces/open-cluster-management-agent": &corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		Status:   corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
-	}}))
+// The preflight has the guard, and gives it the hub of the plan.
+func TestPreflightGuards(t *testing.T) {
+	kubeconfig := base64.StdEncoding.EncodeToString([]byte(`{"clusters":[{"name":"x","cluster":{"server":"` + testHub + `"}}]}`))
+	_, config := startSpoke(t, apiServer(map[string]http.HandlerFunc{
+		klusterletPath: answer(http.StatusOK, `{"kind":"Klusterlet","spec":{"clusterName":"`+testCluster+`"}}`),
+		agentPath + "/secrets/hub-kubeconfig-secret": answer(http.StatusOK, `{"kind":"Secret","data":{"kubeconfig":"`+kubeconfig+`"}}`),
+	}))
 	ctx, _ := testContext(t)
-	var p *problem
-	if err := mustConnect(t, config, patient()).preflight(ctx); !errors.As(err, &p) || p.reason != ReasonLeftovers {
-		t.Errorf("got %v", err)
+	for hub, want := range map[string]Reason{testHub: "", "https://other.example.com": ReasonOwnedByAnotherHub} {
+		f := newFixture(t, func(o *Options) {
+			o.Plan = func(context.Context, *clusterv1.ManagedCluster) (*Plan, error) {
+				return &Plan{Hub: HubIdentity{Server: hub}}, nil
+			}
+		})
+		err := f.provider.preflight(ctx, mustConnect(t, config, patient()), managedCluster())
+		var p *problem
+		if want == "" && err != nil || want != "" && (!errors.As(err, &p) || p.reason != want) {
+			t.Errorf("hub %s: got %v, want %s", hub, err, want)
+		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,6 +163,17 @@ func startSpoke(t testing.TB, handler http.HandlerFunc, edits ...func(*httptest.
 	return s, &rest.Config{Host: s.URL, BearerToken: testToken, TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem}}
 }
 
+// requested returns method and path of the requests so far.
+func (s *spoke) requested() []string {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var result []string
+	for _, request := range s.requests {
+		result = append(result, request.Method+" "+request.URL.Path)
+	}
+	return result
+}
+
 func (s *spoke) requestCount() int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -189,10 +201,64 @@ func answer(code int, body string, header ...string) http.HandlerFunc {
 const (
 	namespaceJSON = `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"open-cluster-management-agent"}}`
 	notFoundJSON  = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+	versionJSON   = `{"major":"1","minor":"34","gitVersion":"v1.34.4"}`
+	allowedJSON   = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
+	deniedJSON    = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false}}`
+
+	// reviewCode is how an access review is answered.
+	reviewCode = http.StatusOK
+
+	// The paths that the preflight asks a cluster without a klusterlet for, in their order.
+	reviewPath     = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	versionPath    = "/version"
+	kubeSystemPath = "/api/v1/namespaces/kube-system"
+	agentPath      = "/api/v1/namespaces/open-cluster-management-agent"
+	klusterletPath = "/apis/operator.open-cluster-management.io/v1/klusterlets/klusterlet"
+	crdPath        = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/klusterlets.operator.open-cluster-management.io"
+
+	// clusterUID and hubUID are those of the namespaces kube-system.
+	clusterUID = "uid-of-the-cluster"
+	hubUID     = "uid-of-the-hub"
 )
 
-// healthy answers the preflight as an API server that has no klusterlet yet.
-var healthy = answer(http.StatusNotFound, notFoundJSON)
+// preflightRequests are what the preflight sends, with the credential of an administrator, to a cluster without a
+// klusterlet.
+var preflightRequests = []string{
+	"POST " + reviewPath, "GET " + versionPath, "GET " + kubeSystemPath, "GET " + agentPath, "GET " + klusterletPath, "GET " + crdPath,
+}
+
+// kubeSystem answers with the namespace kube-system of a cluster.
+func kubeSystem(uid string) http.HandlerFunc {
+	return answer(http.StatusOK, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"`+uid+`"}}`)
+}
+
+// apiServer answers the preflight as the API server of a cluster that has no klusterlet yet does to an administrator,
+// but for the paths of overrides.
+func apiServer(overrides map[string]http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		override, found := overrides[r.URL.Path]
+		switch {
+		case found:
+			override(w, r)
+		case r.Method == http.MethodPost && r.URL.Path == reviewPath:
+			answer(reviewCode, allowedJSON)(w, r)
+		case r.Method != http.MethodGet:
+			answer(http.StatusMethodNotAllowed, "")(w, r)
+		case r.URL.Path == versionPath:
+			answer(http.StatusOK, versionJSON)(w, r)
+		case r.URL.Path == kubeSystemPath:
+			kubeSystem(clusterUID)(w, r)
+		case strings.Contains(r.URL.Path, "/klusterlets/"):
+			// A path that is not served is answered in plain text.
+			http.NotFound(w, r)
+		default:
+			answer(http.StatusNotFound, notFoundJSON)(w, r)
+		}
+	}
+}
+
+// healthy is the API server of a cluster that can be imported.
+var healthy = apiServer(nil)
 
 // tcpListener listens on loopback and gives each connection to serve, which owns it.
 func tcpListener(t testing.TB, serve func(net.Conn)) net.Listener {
@@ -251,6 +317,12 @@ func mustConnect(t testing.TB, config *rest.Config, o ConnectionOptions) *connec
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// preflight runs the preflight of a cluster by a provider of its own.
+func preflight(ctx context.Context, t testing.TB, conn *connection) error {
+	t.Helper()
+	return newFixture(t).provider.preflight(ctx, conn, managedCluster())
 }
 
 // testContext ends when a test takes far too long, and collects the log at every level.
@@ -353,14 +425,18 @@ type fixture struct {
 	resolver *credentialtest.Fake
 	recorder *eventRecorder
 	syncCtx  factory.SyncContext
+	// noticing and reimporting are controllers like those of the provider.
+	noticing, reimporting factory.Controller
 }
 
 // newFixture returns a provider whose caches a test fills by itself, with set and setCluster.
 func newFixture(t testing.TB, edits ...func(*Options)) *fixture {
 	t.Helper()
 	f := &fixture{
-		t:        t,
-		kube:     kubefake.NewClientset(),
+		t: t,
+		kube: kubefake.NewClientset(&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: hubUID},
+		}),
 		metadata: newMetadataClient(),
 		clusters: clusterfake.NewSimpleClientset(),
 		resolver: &credentialtest.Fake{},
@@ -378,8 +454,12 @@ func newFixture(t testing.TB, edits ...func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.provider = provider
-	t.Cleanup(provider.notices.SyncContext().Queue().ShutDown)
-	t.Cleanup(provider.reimports.SyncContext().Queue().ShutDown)
+	if f.noticing, err = newNoticeController(provider); err != nil {
+		t.Fatal(err)
+	}
+	f.reimporting = newReimportController(provider, f.clusters)
+	t.Cleanup(f.noticing.SyncContext().Queue().ShutDown)
+	t.Cleanup(f.reimporting.SyncContext().Queue().ShutDown)
 	return f
 }
 
@@ -396,8 +476,8 @@ func (f *fixture) options() Options {
 		ClusterClient:   f.clusters,
 		ManagedClusters: f.informer.Cluster().V1().ManagedClusters(),
 		Resolvers:       resolvers,
-		Hub: func(context.Context, *clusterv1.ManagedCluster) (HubIdentity, error) {
-			return HubIdentity{Server: testHub, CAData: []byte("hub CA")}, nil
+		Plan: func(context.Context, *clusterv1.ManagedCluster) (*Plan, error) {
+			return &Plan{Hub: HubIdentity{Server: testHub, CAData: []byte("hub CA")}}, nil
 		},
 		Recorder: f.recorder,
 	}
@@ -504,10 +584,38 @@ func annotated(key, value string) func(*clusterv1.ManagedCluster) {
 	return func(cluster *clusterv1.ManagedCluster) { metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, key, value) }
 }
 
+func labelled(key, value string) func(*clusterv1.ManagedCluster) {
+	return func(cluster *clusterv1.ManagedCluster) { metav1.SetMetaDataLabel(&cluster.ObjectMeta, key, value) }
+}
+
+func named(name string) func(*clusterv1.ManagedCluster) {
+	return func(cluster *clusterv1.ManagedCluster) { cluster.Name, cluster.UID = name, types.UID("uid-of-"+name) }
+}
+
+// withCondition sets the condition of the importer.
 func withCondition(status metav1.ConditionStatus, reason, message string) func(*clusterv1.ManagedCluster) {
 	return func(cluster *clusterv1.ManagedCluster) {
-		cluster.Status.Conditions = []metav1.Condition{{Type: conditionImported, Status: status, Reason: reason, Message: message}}
+		meta.SetStatusCondition(&cluster.Status.Conditions,
+			metav1.Condition{Type: conditionImported, Status: status, Reason: reason, Message: message})
 	}
+}
+
+// withPreflight sets the condition of the preflight.
+func withPreflight(status metav1.ConditionStatus, reason Reason) func(*clusterv1.ManagedCluster) {
+	return func(cluster *clusterv1.ManagedCluster) {
+		setCondition(cluster, ConditionPreflightPassed, status, reason, "as it was found before")
+	}
+}
+
+// ownConditions are those of the provider, by their types.
+func ownConditions(cluster *clusterv1.ManagedCluster) map[string]metav1.Condition {
+	result := map[string]metav1.Condition{}
+	for _, condition := range cluster.Status.Conditions {
+		if condition.Type != conditionImported {
+			result[condition.Type] = condition
+		}
+	}
+	return result
 }
 
 // setCluster puts a ManagedCluster on the hub and into the cache.

@@ -107,6 +107,8 @@ func (i *identities) claim(cluster *clusterv1.ManagedCluster, uid types.UID) (ot
 	if owner, claimed := i.claims[uid]; claimed && owner.name != cluster.Name && i.exists(owner) {
 		return owner.name
 	}
+	// A name has one cluster: that of its last preflight.
+	i.releaseLocked(cluster.Name)
 	i.claims[uid] = claim{cluster.Name, cluster.UID}
 	return ""
 }
@@ -133,6 +135,10 @@ func (i *identities) claimed(cluster *clusterv1.ManagedCluster) types.UID {
 func (i *identities) release(clusterName string) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
+	i.releaseLocked(clusterName)
+}
+
+func (i *identities) releaseLocked(clusterName string) {
 	for uid, owner := range i.claims {
 		if owner.name == clusterName {
 			delete(i.claims, uid)

@@ -16,7 +16,7 @@ import (
 func (f *fixture) notices(clusterName string) []recordedEvent {
 	f.t.Helper()
 	ctx, _ := testContext(f.t)
-	if err := f.provider.notices.Sync(ctx, f.syncCtx, clusterName); err != nil {
+	if err := f.noticing.Sync(ctx, f.syncCtx, clusterName); err != nil {
 		f.t.Fatal(err)
 	}
 	return f.recorder.take()
@@ -60,16 +60,16 @@ func TestNotices(t *testing.T) {
 		{
 			name: "two Secrets", secrets: []*metav1.PartialObjectMetadata{placed, own}, cluster: managedCluster(),
 			want: []recordedEvent{
-				event("Warning", "SecretAmbiguous", ownKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+nextSteps[ReasonSecretAmbiguous]),
-				event("Warning", "SecretAmbiguous", placedKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+nextSteps[ReasonSecretAmbiguous]),
+				event("Warning", "SecretAmbiguous", ownKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+reasonInfos[ReasonSecretAmbiguous].next),
+				event("Warning", "SecretAmbiguous", placedKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+reasonInfos[ReasonSecretAmbiguous].next),
 			},
 		},
 		{
 			name: "two Secrets, imported", secrets: []*metav1.PartialObjectMetadata{placed, own},
 			cluster: managedCluster(withCondition(metav1.ConditionTrue, "ImportSucceed", "")),
 			want: []recordedEvent{
-				event("Warning", "SecretAmbiguous", ownKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+nextSteps[ReasonSecretAmbiguous]),
-				event("Warning", "SecretAmbiguous", placedKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+nextSteps[ReasonSecretAmbiguous]),
+				event("Warning", "SecretAmbiguous", ownKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+reasonInfos[ReasonSecretAmbiguous].next),
+				event("Warning", "SecretAmbiguous", placedKey, "2 Secrets are for ManagedCluster cluster1, none is used; "+reasonInfos[ReasonSecretAmbiguous].next),
 			},
 		},
 		{

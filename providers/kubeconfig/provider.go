@@ -238,6 +238,7 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	candidates := p.candidates(cluster.Name)
 	if len(candidates) == 0 {
 		p.failures.forget(cluster.Name)
+		p.identities.release(cluster.Name)
 		gone := &problem{reason: ReasonSecretNotFound, detail: "the import Secret is gone"}
 		setCondition(cluster, ConditionPreflightPassed, metav1.ConditionFalse, gone.reason, gone.message())
 		return nil, nil

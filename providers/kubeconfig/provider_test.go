@@ -4,17 +4,18 @@ package kubeconfig
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	clusterinformers "open-cluster-management.io/api/client/cluster/informers/externalversions"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/ocm/pkg/common/helpers"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers/capi"
@@ -42,7 +44,7 @@ func TestNew(t *testing.T) {
 		{"ClusterClient", func(o *Options) { o.ClusterClient = nil }, "option ClusterClient is required"},
 		{"ManagedClusters", func(o *Options) { o.ManagedClusters = nil }, "option ManagedClusters is required"},
 		{"Resolvers", func(o *Options) { o.Resolvers = nil }, "option Resolvers is required"},
-		{"Hub", func(o *Options) { o.Hub = nil }, "option Hub is required"},
+		{"Plan", func(o *Options) { o.Plan = nil }, "option Plan is required"},
 		{"Recorder", func(o *Options) { o.Recorder = nil }, "option Recorder is required"},
 		{"timeout", func(o *Options) { o.Connection.DialTimeout = -time.Second },
 			"option Connection: dial-timeout: must be above 0 and at most 10m0s, not -1s"},
@@ -52,10 +54,14 @@ func TestNew(t *testing.T) {
 			`option ImportNamespaces: "" is not the name of a namespace`},
 		{"namespace twice", func(o *Options) { o.ImportNamespaces = []string{"a", "b", "a"} }, `option ImportNamespaces: "a" stands twice`},
 		{"no import namespace at all", func(o *Options) { o.ImportNamespaces = []string{} }, ""},
+		{"informer of another provider", func(o *Options) { o.ManagedClusters = newFixture(t).options().ManagedClusters },
+			"indexing ManagedClusters by cluster: "},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := newFixture(t).options()
+			f := newFixture(t)
+			o := f.options()
+			o.ManagedClusters = clusterinformers.NewSharedInformerFactory(f.clusters, 0).Cluster().V1().ManagedClusters()
 			c.edit(&o)
 			provider, err := New(o)
 			if c.want == "" {
@@ -109,9 +115,10 @@ func expectRetry(t *testing.T, err error, want time.Duration) {
 	}
 }
 
+var ignoreTransitionTime = cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")
+
 func TestClientsOutcome(t *testing.T) {
 	placed := partial(DefaultImportNamespace, testSecret, testCluster)
-	key := "import Secret " + objectKey(placed) + ": "
 	second := partial(testCluster, SecretName, testCluster)
 	fail := func(err error) func(*fixture) {
 		return func(f *fixture) {
@@ -119,22 +126,22 @@ func TestClientsOutcome(t *testing.T) {
 			f.resolver.Err = err
 		}
 	}
+	importer := time.Duration(-1) // by the importer's own back-off
 	cases := []struct {
-		name       string
-		prepare    func(*fixture)
-		want       string // the error
-		retry      time.Duration
-		unexpected bool
-		noRetry    bool // nil, nil
-		calls      int
+		name    string
+		prepare func(*fixture)
+		secret  string // whose key the text has, that of placed when empty
+		reason  Reason // none: nil, nil
+		detail  string
+		retry   time.Duration
+		calls   int
 	}{
-		{name: "no Secret", prepare: func(*fixture) {}, noRetry: true},
+		{name: "no Secret", prepare: func(*fixture) {}},
 		{
 			name: "Secret is gone since",
 			prepare: func(f *fixture) {
 				f.cacheOnly(placed)
 			},
-			noRetry: true,
 		},
 		{
 			name: "annotation is gone since",
@@ -142,7 +149,6 @@ func TestClientsOutcome(t *testing.T) {
 				f.set(partial(DefaultImportNamespace, testSecret, "-"))
 				f.cacheOnly(placed)
 			},
-			noRetry: true,
 		},
 		{
 			name: "annotation names another cluster since",
@@ -150,22 +156,31 @@ func TestClientsOutcome(t *testing.T) {
 				f.set(partial(DefaultImportNamespace, testSecret, "cluster2"))
 				f.cacheOnly(placed)
 			},
-			want:  key + "SecretMisplaced: its annotation names another cluster; " + nextSteps[ReasonSecretMisplaced],
-			retry: invalidRetry,
+			reason: ReasonSecretMisplaced, detail: "its annotation names another cluster", retry: invalidRetry,
 		},
 		{
 			name:    "misplaced only",
 			prepare: func(f *fixture) { f.set(partial(testCluster, SecretName, "cluster2")) },
-			want: "import Secret " + testCluster + "/" + SecretName + ": SecretMisplaced: its annotation names another cluster; " +
-				nextSteps[ReasonSecretMisplaced],
-			retry: invalidRetry,
+			secret:  testCluster + "/" + SecretName,
+			reason:  ReasonSecretMisplaced, detail: "its annotation names another cluster", retry: invalidRetry,
 		},
 		{
 			name:    "two Secrets",
 			prepare: func(f *fixture) { f.set(placed, second) },
-			want: "import Secret " + objectKey(second) + ": SecretAmbiguous: it is not the only one for this cluster: " +
-				objectKey(second) + ", " + objectKey(placed) + "; " + nextSteps[ReasonSecretAmbiguous],
-			retry: invalidRetry,
+			secret:  objectKey(second),
+			reason:  ReasonSecretAmbiguous, retry: invalidRetry,
+			detail: "it is not the only one for this cluster: " + objectKey(second) + ", " + objectKey(placed),
+		},
+		{
+			name: "many Secrets",
+			prepare: func(f *fixture) {
+				for _, name := range []string{"g", "f", "e", "d", "c", "b", "a"} {
+					f.set(partial(DefaultImportNamespace, name, testCluster))
+				}
+			},
+			secret: DefaultImportNamespace + "/a",
+			reason: ReasonSecretAmbiguous, retry: invalidRetry,
+			detail: "it is not the only one for this cluster: " + strings.ReplaceAll("NS/a, NS/b, NS/c, NS/d, NS/e and 2 more", "NS", DefaultImportNamespace),
 		},
 		{
 			name: "the hub does not answer",
@@ -175,44 +190,66 @@ func TestClientsOutcome(t *testing.T) {
 					return true, nil, errors.New("etcd: port 12345")
 				})
 			},
-			want:       key + "HubReadFailed: it cannot be read from the hub; " + nextSteps[ReasonHubReadFailed],
-			unexpected: true,
+			reason: ReasonHubReadFailed, detail: "it cannot be read from the hub", retry: importer,
+		},
+		{
+			name: "resolver that is not enabled",
+			prepare: func(f *fixture) {
+				f.set(partial(DefaultImportNamespace, testSecret, testCluster, func(object *metav1.PartialObjectMetadata) {
+					object.Annotations[credential.AnnotationCredentialResolver] = sentinel
+				}))
+			},
+			reason: ReasonPolicyDenied, retry: invalidRetry,
+			detail: "its credential resolver is not enabled: set the annotation " + credential.AnnotationCredentialResolver + " to one of kubeconfig",
 		},
 		{
 			name:    "invalid",
 			prepare: fail(credential.Invalid(errors.New("data key value: broken; mend it"))),
-			want:    key + "CredentialInvalid: credential resolver kubeconfig: data key value: broken; mend it",
-			retry:   invalidRetry, calls: 1,
+			reason:  ReasonCredentialInvalid, detail: "credential resolver kubeconfig: data key value: broken; mend it",
+			retry: invalidRetry, calls: 1,
+		},
+		{
+			name: "config that breaks a rule",
+			prepare: func(f *fixture) {
+				f.set(placed)
+				f.resolver.Config = &rest.Config{Host: "https://example.com", TLSClientConfig: rest.TLSClientConfig{CAData: newAuthority(f.t).pem}}
+			},
+			reason: ReasonKubeconfigInvalid, retry: invalidRetry, calls: 1,
+			detail: "credential resolver kubeconfig: rest.Config.BearerToken is missing: give a token, or a client certificate with its key",
 		},
 		{
 			name:    "pending",
 			prepare: fail(credential.Pending(errors.New("not there yet"), 0)),
-			want:    key + "CredentialPending: credential resolver kubeconfig: not there yet",
-			retry:   firstRetry, calls: 1,
+			reason:  ReasonCredentialPending, detail: "credential resolver kubeconfig: not there yet",
+			retry: firstRetry, calls: 1,
 		},
 		{
 			name:    "pending, with a time",
 			prepare: fail(credential.Pending(errors.New("not there yet"), 42*time.Second)),
-			want:    key + "CredentialPending: credential resolver kubeconfig: not there yet",
-			retry:   42 * time.Second, calls: 1,
+			reason:  ReasonCredentialPending, detail: "credential resolver kubeconfig: not there yet",
+			retry: 42 * time.Second, calls: 1,
 		},
 		{
 			name:    "pending, with a time below zero",
 			prepare: fail(credential.Pending(errors.New("not there yet"), -time.Second)),
-			want:    key + "CredentialPending: credential resolver kubeconfig: not there yet",
-			retry:   firstRetry, calls: 1,
+			reason:  ReasonCredentialPending, detail: "credential resolver kubeconfig: not there yet",
+			retry: firstRetry, calls: 1,
 		},
 		{
-			name:       "unclassified",
-			prepare:    fail(errors.New("quotes " + testToken)),
-			want:       key + "CredentialFailed: the credential resolver failed; see the logs of the import controller",
-			unexpected: true, calls: 1,
+			name:    "pending, with a time that is very long",
+			prepare: fail(credential.Pending(errors.New("not there yet"), 24*time.Hour)),
+			reason:  ReasonCredentialPending, detail: "credential resolver kubeconfig: not there yet",
+			retry: lastRetry, calls: 1,
 		},
 		{
-			name:       "neither config nor error",
-			prepare:    fail(nil),
-			want:       key + "CredentialFailed: the credential resolver failed; see the logs of the import controller",
-			unexpected: true, calls: 1,
+			name:    "unclassified",
+			prepare: fail(errors.New("quotes " + testToken)),
+			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: importer, calls: 1,
+		},
+		{
+			name:    "neither config nor error",
+			prepare: fail(nil),
+			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: importer, calls: 1,
 		},
 		{
 			name: "unreachable",
@@ -225,8 +262,7 @@ func TestClientsOutcome(t *testing.T) {
 					TLSClientConfig: rest.TLSClientConfig{CAData: newAuthority(f.t).pem},
 				}
 			},
-			want:  key + "Unreachable: the connection is refused; " + nextSteps[ReasonUnreachable],
-			retry: firstRetry, calls: 1,
+			reason: ReasonUnreachable, detail: "the connection is refused", retry: firstRetry, calls: 1,
 		},
 		{
 			name: "unauthorized",
@@ -234,20 +270,25 @@ func TestClientsOutcome(t *testing.T) {
 				f.set(placed)
 				_, f.resolver.Config = startSpoke(f.t, answer(http.StatusUnauthorized, testToken))
 			},
-			want:  key + "Unauthorized: the cluster's API server does not accept the credential; " + nextSteps[ReasonUnauthorized],
-			retry: firstRetry, calls: 1,
+			reason: ReasonUnauthorized, detail: "the cluster's API server does not accept the credential", retry: firstRetry, calls: 1,
 		},
 		{
-			name: "expired client certificate",
+			name: "throttled, with a time",
 			prepare: func(f *fixture) {
 				f.set(placed)
-				_, f.resolver.Config = startSpoke(f.t, healthy)
-				f.resolver.Config.BearerToken = ""
-				f.resolver.Config.CertData, f.resolver.Config.KeyData = newAuthority(f.t).issue(f.t,
-					func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+				_, f.resolver.Config = startSpoke(f.t, answer(http.StatusTooManyRequests, testToken, "Retry-After", "42"))
 			},
-			want:  key + "CredentialExpired: the client certificate is expired; " + nextSteps[ReasonCredentialExpired],
-			retry: invalidRetry, calls: 1,
+			reason: ReasonServerFailed, detail: "the cluster's API server throttles", retry: 42 * time.Second, calls: 1,
+		},
+		{
+			name: "too old",
+			prepare: func(f *fixture) {
+				f.set(placed)
+				_, f.resolver.Config = startSpoke(f.t, apiServer(map[string]http.HandlerFunc{
+					versionPath: answer(http.StatusOK, `{"gitVersion":"v1.15.0"}`),
+				}))
+			},
+			reason: ReasonClusterTooOld, detail: "the cluster has Kubernetes 1.15, an import needs 1.16", retry: firstRetry, calls: 1,
 		},
 	}
 	for _, c := range cases {
@@ -255,32 +296,46 @@ func TestClientsOutcome(t *testing.T) {
 			f := newFixture(t)
 			c.prepare(f)
 			ctx, logs := testContext(t)
-			clients, err := f.provider.Clients(ctx, managedCluster())
-			switch {
-			case clients != nil:
+			cluster := managedCluster()
+			clients, err := f.provider.Clients(ctx, cluster)
+			if clients != nil {
 				t.Error("clients are returned")
-			case c.noRetry:
+			}
+			if c.reason == "" {
 				if err != nil {
 					t.Errorf("got %v", err)
 				}
 				return
-			case err == nil || err.Error() != c.want:
-				t.Errorf("got %v\nwant %s", err, c.want)
-			case c.unexpected:
-				if after, ok := requeue(err); ok {
-					t.Errorf("the importer's own back-off is replaced by %s", after)
-				}
-			default:
+			}
+			if c.secret == "" {
+				c.secret = objectKey(placed)
+			}
+			message := (&problem{reason: c.reason, detail: c.detail}).message()
+			if want := "import Secret " + c.secret + ": " + string(c.reason) + ": " + message; err == nil || err.Error() != want {
+				t.Fatalf("got %v\nwant %s", err, want)
+			}
+			if c.retry != importer {
 				expectRetry(t, err, c.retry)
+			} else if after, ok := requeue(err); ok {
+				t.Errorf("the importer's own back-off is replaced by %s", after)
 			}
 			if got := len(f.resolver.Calls()); got != c.calls {
 				t.Errorf("%d calls of the resolver, want %d", got, c.calls)
 			}
+			conditions := ownConditions(cluster)
+			if diff := cmp.Diff(map[string]metav1.Condition{ConditionPreflightPassed: {
+				Type: ConditionPreflightPassed, Status: metav1.ConditionFalse, Reason: string(c.reason), Message: "import Secret " + c.secret + ": " + message,
+			}}, conditions, ignoreTransitionTime); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
 			// Another attempt that fails the same way has the same text, and nothing more to tell.
 			f.recorder.take()
 			f.elapseBackOff()
-			if _, again := f.provider.Clients(ctx, managedCluster()); again == nil || again.Error() != err.Error() {
+			if _, again := f.provider.Clients(ctx, cluster); again == nil || again.Error() != err.Error() {
 				t.Errorf("the second text differs:\n%v\n%v", err, again)
+			}
+			if diff := cmp.Diff(conditions, ownConditions(cluster)); diff != "" {
+				t.Errorf("the same failure changes the conditions (-first +second):\n%s", diff)
 			}
 			if events := f.recorder.take(); events != nil {
 				t.Errorf("events for the same failure: %v", events)
@@ -304,16 +359,12 @@ func TestClientsReady(t *testing.T) {
 	if clients.KubeClient == nil || clients.APIExtClient == nil || clients.OperatorClient == nil || clients.DynamicClient == nil {
 		t.Errorf("a client is missing: %+v", clients)
 	}
-	// The namespace, the Klusterlet, its CRD.
-	if s.requestCount() != 3 {
-		t.Errorf("%d requests", s.requestCount())
+	if diff := cmp.Diff(preflightRequests, s.requested()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	calls := f.resolver.Calls()
 	if len(calls) != 1 || calls[0].ClusterName != testCluster || string(calls[0].Secret.Data["kubeconfig"]) != testToken {
 		t.Errorf("the resolver is called with %+v", calls)
-	}
-	if events := f.recorder.take(); events != nil {
-		t.Errorf("events: %v", events)
 	}
 }
 
@@ -322,7 +373,7 @@ func TestMisplacedSecretIsNotRead(t *testing.T) {
 	f.set(partial(testCluster, SecretName, "cluster2"))
 	ctx, _ := testContext(t)
 	for _, name := range []string{testCluster, "cluster2"} {
-		cluster := managedCluster(func(c *clusterv1.ManagedCluster) { c.Name = name })
+		cluster := managedCluster(named(name))
 		if clients, _ := f.provider.Clients(ctx, cluster); clients != nil {
 			t.Errorf("%s is imported with it", name)
 		}
@@ -379,8 +430,42 @@ func TestBackOff(t *testing.T) {
 	expectCalls(5)
 	// Another cluster has a back-off of its own.
 	f.set(partial(DefaultImportNamespace, "secret2", "cluster2"))
-	_, _ = f.provider.Clients(ctx, managedCluster(func(c *clusterv1.ManagedCluster) { c.Name = "cluster2" }))
+	_, _ = f.provider.Clients(ctx, managedCluster(named("cluster2")))
 	expectCalls(6)
+}
+
+// What a person changes on the ManagedCluster is the answer to a failure, and is tried at once; all else is not.
+func TestBackOffEndsWithAnAnswer(t *testing.T) {
+	f := newFixture(t)
+	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
+	f.resolver.Err = credential.Pending(errors.New("not there yet"), 0)
+	ctx, _ := testContext(t)
+	cluster := managedCluster()
+	for i, c := range []struct {
+		name  string
+		edit  func(*clusterv1.ManagedCluster)
+		calls int
+	}{
+		{"first", func(*clusterv1.ManagedCluster) {}, 1},
+		{"nothing", func(*clusterv1.ManagedCluster) {}, 1},
+		{"another annotation", annotated("example.com/x", "y"), 1},
+		{"another label", labelled("example.com/x", "y"), 1},
+		{"takeover", annotated(AnnotationTakeover, testHub), 2},
+		{"the same takeover", annotated(AnnotationTakeover, testHub), 2},
+		{"another takeover", annotated(AnnotationTakeover, testHub+"1"), 3},
+		{"a UID", annotated(AnnotationClusterUID, clusterUID), 4},
+		{"no UID", func(c *clusterv1.ManagedCluster) { delete(c.Annotations, AnnotationClusterUID) }, 5},
+		{"the hub itself", labelled(LabelLocalCluster, "true"), 6},
+		{"not the hub itself", func(c *clusterv1.ManagedCluster) { delete(c.Labels, LabelLocalCluster) }, 7},
+	} {
+		c.edit(cluster)
+		if _, err := f.provider.Clients(ctx, cluster); err == nil {
+			t.Errorf("step %d, %s: no error", i, c.name)
+		}
+		if got := len(f.resolver.Calls()); got != c.calls {
+			t.Fatalf("step %d, %s: %d attempts, want %d", i, c.name, got, c.calls)
+		}
+	}
 }
 
 func TestUnexpectedFailureLeavesTheBackOffToTheImporter(t *testing.T) {
@@ -481,7 +566,7 @@ func TestResolverHasADeadline(t *testing.T) {
 	}
 	ctx, _ := testContext(t)
 	_, err := f.provider.Clients(ctx, managedCluster())
-	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), string(ReasonCredentialFailed)) {
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), string(ReasonTokenMintFailed)) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -546,7 +631,7 @@ func TestEventsOfFailures(t *testing.T) {
 	}
 }
 
-// Nothing of a Secret, nor of what a cluster sends back, is in an error, an event or the log.
+// Nothing of a Secret, nor of what a cluster sends back, is in an error, a condition, an event or the log.
 func TestNoValueOfASecretIsRepeated(t *testing.T) {
 	echo := func(code int, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -573,26 +658,29 @@ func TestNoValueOfASecretIsRepeated(t *testing.T) {
 		respond func(*testing.T) credential.ResolverFunc
 		want    Reason
 	}{
-		{"unclassified error", plain(failing(errors.New("token " + testToken))), ReasonCredentialFailed},
-		{"unclassified error that wraps", plain(failing(fmt.Errorf("%s: %w", testToken, io.EOF))), ReasonCredentialFailed},
-		{"API error", plain(failing(apierrors.NewForbidden(schema.GroupResource{Resource: testToken}, testToken, errors.New(testToken)))), ReasonCredentialFailed},
+		{"unclassified error", plain(failing(errors.New("token " + testToken))), ReasonTokenMintFailed},
+		{"unclassified error that wraps", plain(failing(fmt.Errorf("%s: %w", testToken, io.EOF))), ReasonTokenMintFailed},
+		{"API error", plain(failing(apierrors.NewForbidden(schema.GroupResource{Resource: testToken}, testToken, errors.New(testToken)))), ReasonTokenMintFailed},
 		{"panic", plain(func(_ context.Context, r credential.Request) (*rest.Config, error) {
 			panic(string(r.Secret.Data["kubeconfig"]))
-		}), ReasonCredentialFailed},
+		}), ReasonTokenMintFailed},
 		{"panic with an error", plain(func(_ context.Context, r credential.Request) (*rest.Config, error) {
 			panic(fmt.Errorf("secret %v: %s", r.Secret, r.Secret.Data["kubeconfig"]))
-		}), ReasonCredentialFailed},
-		{"refused config: host", answering(healthy, func(c *rest.Config) { c.Host = "http://" + sentinel + ":" + sentinel }), ReasonCredentialInvalid},
-		{"refused config: user", answering(healthy, func(c *rest.Config) { c.Host = "https://" + sentinel + ":p@127.0.0.1" }), ReasonCredentialInvalid},
-		{"refused config: file", answering(healthy, func(c *rest.Config) { c.BearerTokenFile = "/" + sentinel }), ReasonCredentialInvalid},
-		{"refused config: CA", answering(healthy, func(c *rest.Config) { c.CAData = []byte(sentinel) }), ReasonCredentialInvalid},
-		{"refused config: pair", answering(healthy, func(c *rest.Config) { c.CertData, c.KeyData = []byte(sentinel), []byte(sentinel) }), ReasonCredentialInvalid},
+		}), ReasonTokenMintFailed},
+		{"refused config: host", answering(healthy, func(c *rest.Config) { c.Host = "http://" + sentinel + ":" + sentinel }), ReasonKubeconfigInvalid},
+		{"refused config: user", answering(healthy, func(c *rest.Config) { c.Host = "https://" + sentinel + ":p@127.0.0.1" }), ReasonFieldForbidden},
+		{"refused config: file", answering(healthy, func(c *rest.Config) { c.BearerTokenFile = "/" + sentinel }), ReasonFieldForbidden},
+		{"refused config: CA", answering(healthy, func(c *rest.Config) { c.CAData = []byte(sentinel) }), ReasonKubeconfigInvalid},
+		{"refused config: pair", answering(healthy, func(c *rest.Config) { c.CertData, c.KeyData = []byte(sentinel), []byte(sentinel) }), ReasonKubeconfigInvalid},
 		{"unauthorized", answering(echo(http.StatusUnauthorized)), ReasonUnauthorized},
 		{"forbidden", answering(echo(http.StatusForbidden)), ReasonForbidden},
 		{"server error", answering(echo(http.StatusInternalServerError)), ReasonServerFailed},
 		{"redirect", answering(echo(http.StatusFound, "Location", "https://"+testToken+".example.com/")), ReasonNotKubernetes},
 		{"not found", answering(echo(http.StatusNotFound)), ReasonNotKubernetes},
 		{"HTML", answering(echo(http.StatusOK)), ReasonNotKubernetes},
+		{"version", answering(apiServer(map[string]http.HandlerFunc{versionPath: answer(http.StatusOK, `{"gitVersion":"v1.15.0-`+testToken+`"}`)})),
+			ReasonClusterTooOld},
+		{"identity", answering(apiServer(map[string]http.HandlerFunc{kubeSystemPath: kubeSystem(testToken)})), ReasonClusterSwapped},
 		{"other name", answering(healthy, func(c *rest.Config) { c.ServerName = sentinel + ".example.com" }), ReasonTLSNameMismatch},
 	}
 	for _, c := range cases {
@@ -601,10 +689,12 @@ func TestNoValueOfASecretIsRepeated(t *testing.T) {
 			f.set(partial(DefaultImportNamespace, testSecret, testCluster))
 			f.resolver.Respond = c.respond(t)
 			ctx, logs := testContext(t)
-			_, err := f.provider.Clients(ctx, managedCluster())
+			cluster := managedCluster(annotated(AnnotationClusterUID, clusterUID))
+			_, err := f.provider.Clients(ctx, cluster)
 			if err == nil || !strings.Contains(err.Error(), ": "+string(c.want)+": ") {
 				t.Fatalf("got %v, want %s", err, c.want)
 			}
+			expectNoSecret(t, "condition", fmt.Sprint(cluster.Status.Conditions))
 			expectNoSecret(t, "error", fmt.Sprintf("%v %+v", err, err))
 			for unwrapped := errors.Unwrap(err); unwrapped != nil; unwrapped = errors.Unwrap(unwrapped) {
 				expectNoSecret(t, "wrapped error", unwrapped.Error())
@@ -614,7 +704,7 @@ func TestNoValueOfASecretIsRepeated(t *testing.T) {
 				t.Errorf("events: %v", events)
 			}
 			expectNoSecret(t, "event", fmt.Sprint(events))
-			if logs.String() == "" && c.want != ReasonNotKubernetes {
+			if !slices.Contains([]Reason{ReasonNotKubernetes, ReasonClusterTooOld, ReasonClusterSwapped}, c.want) && logs.String() == "" {
 				t.Error("nothing is logged")
 			}
 			expectNoSecret(t, "log", logs.String())
@@ -624,8 +714,6 @@ func TestNoValueOfASecretIsRepeated(t *testing.T) {
 
 func TestIsManagedClusterOwner(t *testing.T) {
 	placed := partial(DefaultImportNamespace, testSecret, testCluster)
-	ours := messagePrefix + DefaultImportNamespace + "/gone: Unreachable: the connection is refused"
-	host := "failed to get kubeconfig. See errors:\n"
 	cases := []struct {
 		name    string
 		secrets []*metav1.PartialObjectMetadata
@@ -646,19 +734,30 @@ func TestIsManagedClusterOwner(t *testing.T) {
 		{name: "paused, any value", secrets: []*metav1.PartialObjectMetadata{placed},
 			cluster: managedCluster(annotated(AnnotationDisableAutoImport, "false"))},
 		{name: "paused with a failure", cluster: managedCluster(annotated(AnnotationDisableAutoImport, ""),
-			withCondition(metav1.ConditionFalse, reasonKubeConfigGetFailed, host+ours))},
-		{name: "own failure without Secret", cluster: managedCluster(withCondition(metav1.ConditionFalse, reasonKubeConfigGetFailed, host+ours)), want: true},
-		{name: "foreign failure", cluster: managedCluster(withCondition(metav1.ConditionFalse, reasonKubeConfigGetFailed, host+"secret x not found"))},
-		{name: "other reason", cluster: managedCluster(withCondition(metav1.ConditionFalse, "ImportFailed", ours))},
-		{name: "imported", cluster: managedCluster(withCondition(metav1.ConditionTrue, reasonKubeConfigGetFailed, ours))},
-		{name: "not found before", cluster: managedCluster(withCondition(metav1.ConditionFalse, "KubeConfigNotFound", "Secret for kubeconfig is not found."))},
+			withPreflight(metav1.ConditionFalse, ReasonUnreachable))},
+		{name: "failed before", cluster: managedCluster(withPreflight(metav1.ConditionFalse, ReasonUnreachable)), want: true},
+		{name: "failed before, and the importer says so", cluster: managedCluster(withPreflight(metav1.ConditionFalse, ReasonUnreachable),
+			withCondition(metav1.ConditionFalse, "KubeConfigGetFailed", "x")), want: true},
+		{name: "passed before, not imported", cluster: managedCluster(withPreflight(metav1.ConditionTrue, ReasonPreflightPassed),
+			withCondition(metav1.ConditionFalse, "ImportFailed", "x")), want: true},
+		{name: "imported", cluster: managedCluster(withPreflight(metav1.ConditionTrue, ReasonPreflightPassed),
+			withCondition(metav1.ConditionTrue, "ImportSucceed", ""))},
+		{name: "failed since it was imported", cluster: managedCluster(withPreflight(metav1.ConditionFalse, ReasonUnreachable),
+			withCondition(metav1.ConditionTrue, "ImportSucceed", ""))},
+		// Nothing tells of a Secret that is gone any more.
+		{name: "Secret was gone before", cluster: managedCluster(withPreflight(metav1.ConditionFalse, ReasonSecretNotFound),
+			withCondition(metav1.ConditionFalse, "KubeConfigNotFound", "Secret for kubeconfig is not found."))},
+		{name: "Secret was gone before, and is back", secrets: []*metav1.PartialObjectMetadata{placed},
+			cluster: managedCluster(withPreflight(metav1.ConditionFalse, ReasonSecretNotFound)), want: true},
+		{name: "failure of another provider", cluster: managedCluster(withCondition(metav1.ConditionFalse, "KubeConfigGetFailed",
+			messagePrefix+"x/y: Unreachable: the connection is refused"))},
 		{name: "Cluster API by annotation", secrets: []*metav1.PartialObjectMetadata{placed},
 			cluster: managedCluster(annotated(capi.CAPIAnnotationKey, "a/b")), decline: true},
 		{name: "Cluster API by annotation, in the same importer", secrets: []*metav1.PartialObjectMetadata{placed},
 			cluster: managedCluster(annotated(capi.CAPIAnnotationKey, "a/b")), want: true},
 		{name: "Cluster API by Cluster", secrets: []*metav1.PartialObjectMetadata{placed}, cluster: managedCluster(),
 			capi: []string{testCluster + "/" + testCluster}, decline: true},
-		{name: "Cluster API by own failure", cluster: managedCluster(withCondition(metav1.ConditionFalse, reasonKubeConfigGetFailed, host+ours)),
+		{name: "Cluster API by own failure", cluster: managedCluster(withPreflight(metav1.ConditionFalse, ReasonUnreachable)),
 			capi: []string{testCluster + "/" + testCluster}, decline: true},
 		{name: "Cluster of the name elsewhere", secrets: []*metav1.PartialObjectMetadata{placed}, cluster: managedCluster(),
 			capi: []string{"other/" + testCluster, testCluster + "/other"}, decline: true, want: true},
@@ -680,18 +779,26 @@ func TestIsManagedClusterOwner(t *testing.T) {
 	}
 }
 
-// The part of the importer's condition by which a cluster is known again has to stay in every message.
-func TestOwnFailureIsKnownAgain(t *testing.T) {
+// A cluster whose Secret is deleted is the provider's until its condition says so.
+func TestLostSecret(t *testing.T) {
 	f := newFixture(t)
 	placed := partial(DefaultImportNamespace, testSecret, testCluster)
 	f.set(placed)
 	f.resolver.Err = errors.New("unexpected")
 	ctx, _ := testContext(t)
-	_, err := f.provider.Clients(ctx, managedCluster())
+	cluster := managedCluster()
+	if _, err := f.provider.Clients(ctx, cluster); err == nil {
+		t.Fatal("no error")
+	}
 	f.unset(placed)
-	cluster := managedCluster(withCondition(metav1.ConditionFalse, reasonKubeConfigGetFailed, fmt.Sprintf("failed to get kubeconfig. See errors:\n%s", err)))
 	if !f.provider.IsManagedClusterOwner(cluster) {
-		t.Errorf("not known again: %v", err)
+		t.Error("not known again")
+	}
+	if clients, err := f.provider.Clients(ctx, cluster); clients != nil || err != nil {
+		t.Errorf("got %v, %v", clients, err)
+	}
+	if f.provider.IsManagedClusterOwner(cluster) {
+		t.Error("still the owner")
 	}
 }
 

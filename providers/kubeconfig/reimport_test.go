@@ -21,7 +21,7 @@ var imported = withCondition(metav1.ConditionTrue, "ImportSucceed", "")
 func (f *fixture) reimport() {
 	f.t.Helper()
 	ctx, _ := testContext(f.t)
-	if err := f.provider.reimports.Sync(ctx, f.syncCtx, testCluster); err != nil {
+	if err := f.reimporting.Sync(ctx, f.syncCtx, testCluster); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -104,7 +104,7 @@ func TestReimportOfAFailingCluster(t *testing.T) {
 		return len(f.resolver.Calls())
 	}
 	attempt()
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), withCondition(metav1.ConditionFalse, reasonKubeConfigGetFailed, "x")))
+	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), withCondition(metav1.ConditionFalse, "KubeConfigGetFailed", "x")))
 	f.reimport()
 	if f.syncCtx.Queue().Len() != 1 {
 		t.Error("the importer is not woken")
@@ -175,7 +175,7 @@ func TestReimportIsTriedAgainWhenTheHubFails(t *testing.T) {
 		return fail, nil, errors.New("the hub fails")
 	})
 	ctx, _ := testContext(t)
-	sync := func() error { return f.provider.reimports.Sync(ctx, f.syncCtx, testCluster) }
+	sync := func() error { return f.reimporting.Sync(ctx, f.syncCtx, testCluster) }
 	if err := sync(); err == nil {
 		t.Error("a condition that is not written is no error")
 	}

@@ -88,18 +88,18 @@ func TestStatusCodes(t *testing.T) {
 	}{
 		{code: 400, wantText: "the answer is 400 Bad Request"},
 		{code: 401, want: is("Unauthorized"), wantText: "Unauthorized: the cluster's API server does not accept the credential; " +
-			nextSteps[ReasonUnauthorized]},
-		{code: 403, want: is("Forbidden"), wantText: "Forbidden: the credential may not do all that an import does; " + nextSteps[ReasonForbidden]},
+			reasonInfos[ReasonUnauthorized].next},
+		{code: 403, want: is("Forbidden"), wantText: "Forbidden: the credential may not do all that an import does; " + reasonInfos[ReasonForbidden].next},
 		{code: 404, want: is("NotFound"), wantText: "the answer is 404 Not Found"},
 		{code: 405, wantText: "the answer is 405 Method Not Allowed"},
 		{code: 409, want: is("Conflict"), wantPost: is("AlreadyExists"), wantText: "the answer is 409 Conflict"},
 		{code: 415, wantText: "the answer is 415 Unsupported Media Type"},
 		{code: 422, want: is("Invalid"), wantText: "the answer is 422 Unprocessable Entity"},
-		{code: 429, want: is("TooManyRequests"), wantText: "ServerFailed: the cluster's API server throttles; " + nextSteps[ReasonServerFailed]},
-		{code: 500, wantText: "ServerFailed: the cluster's API server answers with an error; " + nextSteps[ReasonServerFailed]},
-		{code: 503, wantText: "ServerFailed: the cluster's API server answers with an error; " + nextSteps[ReasonServerFailed]},
-		{code: 302, wantText: "NotKubernetes: the server redirects to another place, which is not followed; " + nextSteps[ReasonNotKubernetes]},
-		{code: 307, wantText: "NotKubernetes: the server redirects to another place, which is not followed; " + nextSteps[ReasonNotKubernetes]},
+		{code: 429, want: is("TooManyRequests"), wantText: "ServerFailed: the cluster's API server throttles; " + reasonInfos[ReasonServerFailed].next},
+		{code: 500, wantText: "ServerFailed: the cluster's API server answers with an error; " + reasonInfos[ReasonServerFailed].next},
+		{code: 503, wantText: "ServerFailed: the cluster's API server answers with an error; " + reasonInfos[ReasonServerFailed].next},
+		{code: 302, wantText: "NotKubernetes: the server redirects to another place, which is not followed; " + reasonInfos[ReasonNotKubernetes].next},
+		{code: 307, wantText: "NotKubernetes: the server redirects to another place, which is not followed; " + reasonInfos[ReasonNotKubernetes].next},
 		{code: 299, wantText: "the answer is 299"},
 		{code: 499, wantText: "the answer is 499"},
 	}
@@ -189,7 +189,7 @@ func TestAnswersThatAreNoObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := answerPrefix + "NotKubernetes: the server does not answer like a Kubernetes API server; " + nextSteps[ReasonNotKubernetes]
+			want := answerPrefix + "NotKubernetes: the server does not answer like a Kubernetes API server; " + reasonInfos[ReasonNotKubernetes].next
 			for name, request := range requests(ctx, clients) {
 				err := request()
 				if err == nil || err.Error() != want {
@@ -206,7 +206,7 @@ func TestAnswersThatAreNoObjects(t *testing.T) {
 
 // A Status that tells of a failure is an error to client-go whatever the code of the answer.
 func TestStatusWithASuccessCode(t *testing.T) {
-	want := answerPrefix + "NotKubernetes: the server does not answer like a Kubernetes API server; " + nextSteps[ReasonNotKubernetes]
+	want := answerPrefix + "NotKubernetes: the server does not answer like a Kubernetes API server; " + reasonInfos[ReasonNotKubernetes].next
 	for _, code := range []int{http.StatusOK, http.StatusCreated, http.StatusAccepted} {
 		_, config := startSpoke(t, answer(code, hostileStatus(code, metav1.StatusReasonNotFound)))
 		ctx, _ := testContext(t)
