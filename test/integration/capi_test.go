@@ -115,7 +115,8 @@ var _ = Describe("Beside Cluster API", Ordered, ContinueOnFailure, func() {
 
 		expectImported(ctx, ours)
 		spokes[0].expectKlusterlet(ctx, ours)
-		expectImported(ctx, theirs)
+		// Cluster API's provider has none of our conditions.
+		Eventually(condition(theirs)).WithContext(ctx).Should(haveSucceeded())
 		spokes[1].expectKlusterlet(ctx, theirs)
 		klusterlets, err := spokes[2].kube.CoreV1().Secrets(agentNamespace).List(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())

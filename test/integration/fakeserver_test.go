@@ -112,6 +112,9 @@ func respond(w http.ResponseWriter, code int, body string) {
 
 const notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
 
+// mayAnything is the answer to the first request for an administrator.
+const mayAnything = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`
+
 // kubeSystem is the namespace by which a cluster is known.
 func kubeSystem(uid string) string {
 	return fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid)
@@ -124,7 +127,7 @@ func afterPreflight(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method + " " + r.URL.Path {
 		case "POST " + preflightPath:
-			respond(w, http.StatusCreated, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}`)
+			respond(w, http.StatusCreated, mayAnything)
 		case "GET /version":
 			respond(w, http.StatusOK, `{"major":"1","minor":"34","gitVersion":"v1.34.4"}`)
 		case "GET /api/v1/namespaces/kube-system":
