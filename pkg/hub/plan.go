@@ -19,9 +19,6 @@ import (
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
-// klusterletNamespace is where the importer installs the chart of the klusterlet.
-const klusterletNamespace = "open-cluster-management-agent"
-
 // plan renders the klusterlet of a cluster as the importer will: by the same renderers and chart, from the same values to
 // begin with, which the importer does not export. An integration test compares it with the requests of a real import.
 func plan(renderers []importer.KlusterletConfigRenderer) func(context.Context, *clusterv1.ManagedCluster) (*kubeconfig.Plan, error) {
@@ -42,7 +39,7 @@ func plan(renderers []importer.KlusterletConfigRenderer) func(context.Context, *
 			}
 		}
 		// Rendering that fails logs the values, a token among them.
-		crds, objects, err := chart.RenderKlusterletChart(klog.NewContext(ctx, logr.Discard()), config, klusterletNamespace)
+		crds, objects, err := chart.RenderKlusterletChart(klog.NewContext(ctx, logr.Discard()), config, kubeconfig.KlusterletNamespace)
 		if err != nil {
 			return nil, fmt.Errorf("rendering the klusterlet: %w", err)
 		}

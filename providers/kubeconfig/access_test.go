@@ -196,7 +196,7 @@ func (s *accessSpoke) serve(w http.ResponseWriter, r *http.Request) {
 			// Its CRD is not there either.
 			http.NotFound(w, r)
 		default:
-			healthy(w, r)
+			answer(http.StatusNotFound, notFoundJSON)(w, r)
 		}
 	}
 }
@@ -335,7 +335,10 @@ func TestAuthorize(t *testing.T) {
 			"", 0},
 
 		{"bind", accessEdits{denyAccess(bind)}, bind, 1},
-		{"bind, role is absent", accessEdits{denyAccess(bind), answerDryRun("ClusterRoleBinding", 404)}, "", 1},
+		// Who creates the role by escalating does not have its permissions, and can't bind it.
+		{"bind, role is absent", accessEdits{denyAccess(bind), answerDryRun("ClusterRoleBinding", 404)}, bind, 1},
+		{"bind, role is absent, has it all", accessEdits{denyAccess(escalate, bind), answerDryRun("ClusterRole", 201),
+			answerDryRun("ClusterRoleBinding", 404)}, "", 2},
 		{"bind, has it all", accessEdits{denyAccess(bind), answerDryRun("ClusterRoleBinding", 201)}, "", 1},
 		{"bind, exists and has it all", accessEdits{alreadyThere(t, nil, bindingPath), denyAccess(bind), answerDryRun("ClusterRoleBinding", 409)}, "", 1},
 		{"bind, and create is missing", accessEdits{denyAccess(bind, "create clusterrolebindings.rbac.authorization.k8s.io")},
@@ -652,7 +655,7 @@ func TestMay(t *testing.T) {
 		{"no answer", reviewed(201, "null"), false, ""},
 		{"accepted", reviewed(202, "true"), false, "the server does not answer like a Kubernetes API server"},
 		{"another kind", answer(201, namespaceJSON), false, "the server does not answer like a Kubernetes API server"},
-		{"not found", healthy, false, "the server does not answer like a Kubernetes API server"},
+		{"not found", answer(404, notFoundJSON), false, "the server does not answer like a Kubernetes API server"},
 		{"unauthorized", answer(401, testToken), false, "the cluster's API server does not accept the credential"},
 		{"forbidden", answer(403, testToken), false, "the credential may not create selfsubjectaccessreviews.authorization.k8s.io"},
 		{"failed", answer(500, testToken), false, "the cluster's API server answers with an error"},

@@ -29,7 +29,8 @@ const (
 	// DefaultRequestTimeout bounds a whole request, its body included.
 	DefaultRequestTimeout = 10 * time.Second
 	// DefaultImportTimeout bounds all requests of one attempt: a cluster that answers each request just in time
-	// would hold a worker for minutes otherwise. An import makes about 20 requests.
+	// would hold a worker for minutes otherwise. An import makes about 25 requests, and 25 more with a credential that
+	// may not do everything.
 	DefaultImportTimeout = time.Minute
 	// DefaultMaxResponseBytes is twice what an API server can store of one object (etcd's limit is 1.5 MiB).
 	DefaultMaxResponseBytes = 3 << 20

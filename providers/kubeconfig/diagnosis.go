@@ -21,7 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
@@ -150,11 +149,8 @@ func (c *connection) diagnose(ctx context.Context) (*problem, error) {
 		return state.problem(), nil
 	}
 	state.klusterlet = &klusterlet
-	namespace := klusterlet.Spec.Namespace
-	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		namespace = klusterletNamespace
-	}
-	if state.operatorMissing, err = c.readDeployment(ctx, &state.operator, klusterletNamespace, klusterletName); err != nil {
+	namespace := agentNamespace(klusterlet.Spec.Namespace)
+	if state.operatorMissing, err = c.readDeployment(ctx, &state.operator, KlusterletNamespace, klusterletName); err != nil {
 		return nil, err
 	}
 	// The agent that joins. It is the operator that tells when it cannot be created.
@@ -165,7 +161,7 @@ func (c *connection) diagnose(ctx context.Context) (*problem, error) {
 	if _, err = c.readDeployment(ctx, &state.agent, namespace, agent); err != nil {
 		return nil, err
 	}
-	for _, namespace := range slices.Compact([]string{klusterletNamespace, namespace}) {
+	for _, namespace := range slices.Compact([]string{KlusterletNamespace, namespace}) {
 		pods, err := c.listPods(ctx, namespace)
 		if err != nil {
 			return nil, err
@@ -233,7 +229,7 @@ func (s klusterletState) problem() *problem {
 	if s.operatorMissing {
 		// What the Klusterlet says was written before the operator went.
 		return &problem{reason: ReasonKlusterletMissing,
-			detail: "the cluster has no Deployment " + klusterletNamespace + "/" + klusterletName + " any more"}
+			detail: "the cluster has no Deployment " + KlusterletNamespace + "/" + klusterletName + " any more"}
 	}
 	return cmp.Or(s.klusterlet.applyProblem(), s.klusterlet.hubProblem())
 }

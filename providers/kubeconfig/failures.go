@@ -97,8 +97,7 @@ func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err erro
 	if last.input == a.input {
 		next.count = last.count
 	}
-	if p.after <= 0 {
-		// A resolver that knows when to come again is not a failure that the back-off grows by.
+	if !p.asked() {
 		next.count++
 	}
 	retryAfter, failed := outcome(text, p, max(next.count, 1))

@@ -39,6 +39,8 @@ func TestOutcomeBackOff(t *testing.T) {
 		{"on change does not grow", invalid, 9, 15 * time.Minute},
 		{"a time", after(ReasonCredentialPending, time.Minute), 9, time.Minute},
 		{"a time of the cluster", after(ReasonServerFailed, time.Minute), 1, time.Minute},
+		{"a shorter time of the cluster", after(ReasonServerFailed, time.Second), 3, 20 * time.Second},
+		{"the longest time of the cluster", after(ReasonServerFailed, time.Hour), 1, 5 * time.Minute},
 		{"the shortest time", after(ReasonCredentialPending, time.Millisecond), 9, time.Second},
 		{"the longest time", after(ReasonCredentialPending, time.Hour), 1, 5 * time.Minute},
 		{"no time", after(ReasonCredentialPending, -time.Minute), 1, 5 * time.Second},
@@ -111,7 +113,7 @@ func TestCredentialProblem(t *testing.T) {
 	}{
 		{"forbidden field", credential.Invalid(field(restconfig.ReasonForbidden)), ReasonFieldForbidden,
 			`users[].user.x of entry "a" is not accepted: mend it`, 0},
-		{"denied field", credential.Invalid(field(restconfig.ReasonDenied)), ReasonPolicyDenied,
+		{"denied field", credential.Denied(field(restconfig.ReasonDenied)), ReasonPolicyDenied,
 			`users[].user.x of entry "a" is not accepted: mend it`, 0},
 		{"missing field", credential.Invalid(field(restconfig.ReasonMissing)), ReasonKubeconfigInvalid,
 			`users[].user.x of entry "a" is missing: mend it`, 0},
@@ -128,6 +130,7 @@ func TestCredentialProblem(t *testing.T) {
 		{"unclassified", errors.New(sentinel), ReasonTokenMintFailed, "the credential resolver failed", 0},
 		// A resolver may ask another server by a kubeconfig of its own.
 		{"unclassified field", field(restconfig.ReasonMissing), ReasonTokenMintFailed, "the credential resolver failed", 0},
+		{"unclassified forbidden field", field(restconfig.ReasonForbidden), ReasonTokenMintFailed, "the credential resolver failed", 0},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -277,9 +280,20 @@ func TestTimeThatWasAskedForDoesNotGrowTheBackOff(t *testing.T) {
 		{42 * time.Second, 42 * time.Second},
 		{0, 2 * firstRetry},
 	} {
-		_, err := f.add(one, "text", &problem{reason: ReasonCredentialPending, after: c.after})
-		t.Logf("step %d", i)
-		expectRetry(t, err, c.want)
+		t.Run(fmt.Sprintf("step %d", i), func(t *testing.T) {
+			_, err := f.add(one, "text", &problem{reason: ReasonCredentialPending, after: c.after})
+			expectRetry(t, err, c.want)
+		})
+	}
+}
+
+// A cluster that asks to come again soon does not keep the back-off from growing.
+func TestTimeOfAClusterDoesNotStopTheBackOff(t *testing.T) {
+	f := newFailures()
+	one := attempt{clusterName: testCluster, input: "1"}
+	for _, want := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
+		_, err := f.add(one, "text", &problem{reason: ReasonServerFailed, after: time.Second})
+		expectRetry(t, err, want)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 )
 
 const (
+	// KlusterletNamespace is where the importer puts the klusterlet operator.
+	KlusterletNamespace = "open-cluster-management-agent"
 	// klusterletName is the Klusterlet that the importer applies.
 	klusterletName = "klusterlet"
 	klusterletCRD  = "klusterlets.operator.open-cluster-management.io"
@@ -67,13 +69,13 @@ func (h HubIdentity) equals(other HubIdentity) bool {
 func guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster, hub func() (HubIdentity, error)) error {
 	defer observeStage(stageOwnership)()
 	var namespace corev1.Namespace
-	found, err := conn.read(ctx, "Namespace", &namespace, false, "api/v1/namespaces", klusterletNamespace)
+	found, err := conn.read(ctx, "Namespace", &namespace, false, "api/v1/namespaces", KlusterletNamespace)
 	if err != nil {
 		return err
 	}
 	if found && namespace.Status.Phase == corev1.NamespaceTerminating {
 		return &problem{reason: ReasonLeftovers,
-			detail: "the namespace " + klusterletNamespace + " of an earlier import is being deleted"}
+			detail: "the namespace " + KlusterletNamespace + " of an earlier import is being deleted"}
 	}
 	var klusterlet operatorv1.Klusterlet
 	found, err = conn.read(ctx, "Klusterlet", &klusterlet, true, "apis", operatorv1.GroupVersion.String(), "klusterlets", klusterletName)
@@ -96,7 +98,7 @@ func guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedClus
 	}
 	own, err := hub()
 	if err != nil {
-		return &problem{reason: ReasonHubReadFailed, detail: "the hub's own address cannot be read", cause: err}
+		return &problem{reason: ReasonHubReadFailed, detail: "the hub's own address cannot be read"}
 	}
 	if sameName && owner.equals(own) {
 		return nil
@@ -125,12 +127,17 @@ func guardCRD(ctx context.Context, conn *connection) error {
 	return nil
 }
 
+// agentNamespace is where the agents of a Klusterlet with this spec.namespace are.
+func agentNamespace(specified string) string {
+	if len(validation.IsDNS1123Label(specified)) > 0 {
+		return KlusterletNamespace
+	}
+	return specified
+}
+
 // klusterletHub returns the hub that a klusterlet belongs to.
 func klusterletHub(ctx context.Context, conn *connection, klusterlet *operatorv1.Klusterlet) (HubIdentity, error) {
-	namespace := klusterlet.Spec.Namespace
-	if len(validation.IsDNS1123Label(namespace)) > 0 {
-		namespace = klusterletNamespace
-	}
+	namespace := agentNamespace(klusterlet.Spec.Namespace)
 	for _, name := range hubSecrets {
 		var secret corev1.Secret
 		found, err := conn.read(ctx, "Secret", &secret, false, "api/v1/namespaces", namespace, "secrets", name)

@@ -170,8 +170,8 @@ func TestGuard(t *testing.T) {
 			want:    "NotKubernetes: the server does not answer like a Kubernetes API server; correct the server of the kubeconfig",
 		},
 	}
-	// guarded asks the guard, with a hub of the name in the fixtures unless hubErr.
-	guarded := func(t *testing.T, hubErr error, cluster *clusterv1.ManagedCluster, objects map[string]any) (err error, hubAsked int) {
+	// guarded asks the guard, on the hub of the fixtures, and says how often that hub was asked for.
+	guarded := func(t *testing.T, hubErr error, cluster *clusterv1.ManagedCluster, objects map[string]any) (hubAsked int, err error) {
 		t.Helper()
 		_, config := startSpoke(t, onCluster(t, objects))
 		ctx, _ := testContext(t)
@@ -179,7 +179,7 @@ func TestGuard(t *testing.T) {
 			hubAsked++
 			return HubIdentity{Server: testHub, CAData: []byte("hub CA")}, hubErr
 		})
-		return err, hubAsked
+		return hubAsked, err
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestGuard(t *testing.T) {
 				annotated(AnnotationTakeover, c.takeover)(cluster)
 			}
 			got := ""
-			if err, _ := guarded(t, nil, cluster, c.objects); err != nil {
+			if _, err := guarded(t, nil, cluster, c.objects); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {
@@ -198,7 +198,7 @@ func TestGuard(t *testing.T) {
 	}
 
 	t.Run("the hub's own address cannot be read", func(t *testing.T) {
-		err, _ := guarded(t, errors.New(sentinel), managedCluster(named("c1")), map[string]any{
+		_, err := guarded(t, errors.New(sentinel), managedCluster(named("c1")), map[string]any{
 			klusterletPath: klusterlet("c1"), joined: knows(other, "x"),
 		})
 		want := "HubReadFailed: the hub's own address cannot be read; " + reasonInfos[ReasonHubReadFailed].next
@@ -207,7 +207,7 @@ func TestGuard(t *testing.T) {
 		}
 	})
 	t.Run("the hub's own address is not needed", func(t *testing.T) {
-		if err, asked := guarded(t, errors.New(sentinel), managedCluster(named("c1")), nil); err != nil || asked != 0 {
+		if asked, err := guarded(t, errors.New(sentinel), managedCluster(named("c1")), nil); err != nil || asked != 0 {
 			t.Errorf("got %v, asked %d times", err, asked)
 		}
 	})

@@ -206,7 +206,7 @@ const (
 	deniedJSON    = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":false}}`
 
 	// reviewCode is how an access review is answered.
-	reviewCode = http.StatusOK
+	reviewCode = http.StatusCreated
 
 	// The paths that the preflight asks a cluster without a klusterlet for, in their order.
 	reviewPath     = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -57,6 +57,9 @@ func (p *problem) message() string {
 
 func (p *problem) Unwrap() error { return p.cause }
 
+// asked says whether a resolver knows when to come again. That is not a failure that the back-off grows by.
+func (p *problem) asked() bool { return p.reason == ReasonCredentialPending && p.after > 0 }
+
 // problemOf returns the problem that an error is, or one for an error that nobody classified.
 func problemOf(err error) *problem {
 	var p *problem
@@ -125,9 +128,10 @@ func outcome(text string, p *problem, failures int) (retryAfter time.Duration, e
 	case retryOnChange:
 		retryAfter = invalidRetry
 	case retryBackoff:
-		retryAfter = backoff(failures)
+		// A cluster may ask for patience, not for haste.
+		retryAfter = max(backoff(failures), min(p.after, lastRetry))
 	}
-	if p.after > 0 {
+	if p.asked() {
 		retryAfter = min(max(p.after, minRetry), lastRetry)
 	}
 	retryAfter = wait.Jitter(retryAfter, retryJitter)

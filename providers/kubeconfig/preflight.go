@@ -29,14 +29,9 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 )
 
-const (
-	// klusterletNamespace is where the importer puts the klusterlet operator.
-	klusterletNamespace = "open-cluster-management-agent"
-
-	// MinKubernetesVersion is the oldest version that serves what an import uses: CustomResourceDefinitions in
-	// apiextensions.k8s.io/v1, and server-side apply without a feature gate.
-	MinKubernetesVersion = "1.16"
-)
+// MinKubernetesVersion is the oldest version that serves what an import uses: CustomResourceDefinitions in
+// apiextensions.k8s.io/v1, and server-side apply without a feature gate.
+const MinKubernetesVersion = "1.16"
 
 // preflight looks at the cluster, in this order and up to the first failure: does it answer, and accept the credential;
 // is its version supported; may the credential do what the import does; which cluster is it; whose klusterlet does it
@@ -64,8 +59,9 @@ func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clu
 		return ctx.Err()
 	}
 	if planErr != nil {
-		// The importer fails in the same way when it renders, before it writes, and says so with its own reason.
-		klog.FromContext(ctx).Error(planErr, "Klusterlet cannot be rendered", "managedCluster", cluster.Name)
+		// The importer fails in the same way when it renders, before it writes, and says why. The error may quote what is in
+		// cluster-import-config.
+		klog.FromContext(ctx).Info("Klusterlet cannot be rendered, permissions are not checked", "managedCluster", cluster.Name)
 	} else if !mayAll {
 		done = observeStage(stageAuthorization)
 		err = conn.authorize(ctx, plan.Objects)

@@ -18,18 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// declaredReason is a constant of type Reason.
-type declaredReason struct {
-	name  string
-	value Reason
-	// of is what the comment on its block says that it is a reason of.
-	of string
-}
-
-// declaredReasons returns the constants of type Reason, and the names that other files use.
-func declaredReasons(t *testing.T) (declared []declaredReason, used map[string]bool) {
+// declaredReasons returns the constants of type Reason with their values, and the names that other files use.
+func declaredReasons(t *testing.T) (declared map[string]Reason, used map[string]bool) {
 	t.Helper()
-	used = map[string]bool{}
+	declared, used = map[string]Reason{}, map[string]bool{}
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -38,23 +30,19 @@ func declaredReasons(t *testing.T) (declared []declaredReason, used map[string]b
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		block := ""
 		ast.Inspect(file, func(node ast.Node) bool {
 			switch node := node.(type) {
-			case *ast.GenDecl:
-				block = strings.TrimPrefix(node.Doc.Text(), "Reasons of ")
 			case *ast.ValueSpec:
 				if kind, ok := node.Type.(*ast.Ident); ok && kind.Name == "Reason" {
 					value, err := strconv.Unquote(node.Values[0].(*ast.BasicLit).Value)
 					if err != nil {
 						t.Fatal(err)
 					}
-					of, _, _ := strings.Cut(strings.TrimSpace(block), ",")
-					declared = append(declared, declaredReason{node.Names[0].Name, Reason(value), of})
+					declared[node.Names[0].Name] = Reason(value)
 				}
 			case *ast.Ident:
 				if name != "reason.go" {
@@ -70,6 +58,30 @@ func declaredReasons(t *testing.T) (declared []declaredReason, used map[string]b
 	return declared, used
 }
 
+// conditionsOfReasons returns of what the names of reasons are, by the comments on their blocks: "ConditionCompleted", or
+// "events only".
+func conditionsOfReasons(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := map[string]string{}
+	for _, decl := range file.Decls {
+		block, ok := decl.(*ast.GenDecl)
+		if !ok || block.Tok != token.CONST {
+			continue
+		}
+		found := regexp.MustCompile(`^Reasons of ([\w ]+)`).FindStringSubmatch(block.Doc.Text())
+		for _, spec := range block.Specs {
+			if found != nil {
+				result[spec.(*ast.ValueSpec).Names[0].Name] = found[1]
+			}
+		}
+	}
+	return result
+}
+
 func TestReasons(t *testing.T) {
 	// These say that nothing is wrong, or not yet.
 	good := map[Reason]bool{
@@ -81,24 +93,20 @@ func TestReasons(t *testing.T) {
 		ReasonCredentialPending: true, ReasonOwnedByAnotherHub: true,
 	}
 	declared, _ := declaredReasons(t)
+	conditions := conditionsOfReasons(t)
 	var failures []Reason
-	values := map[Reason]bool{}
-	for _, reason := range declared {
-		if reason.name != "Reason"+string(reason.value) {
-			t.Errorf("%s has the value %s", reason.name, reason.value)
+	for name, reason := range declared {
+		if name != "Reason"+string(reason) {
+			t.Errorf("%s has the value %s", name, reason)
 		}
-		if values[reason.value] {
-			t.Errorf("%s stands twice", reason.value)
-		}
-		values[reason.value] = true
-		switch reason.of {
+		switch conditions[name] {
 		case "ConditionPreflightPassed", "ConditionCompleted":
-			if !good[reason.value] {
-				failures = append(failures, reason.value)
+			if !good[reason] {
+				failures = append(failures, reason)
 			}
-		case "events only.":
+		case "events only":
 		default:
-			t.Errorf("%s is a reason of %q", reason.name, reason.of)
+			t.Errorf("%s is a reason of %q", name, conditions[name])
 		}
 	}
 	slices.Sort(failures)
@@ -125,11 +133,10 @@ func TestReasons(t *testing.T) {
 }
 
 func TestReasonsAreUsed(t *testing.T) {
-	t.Skip("the reasons of ConditionCompleted are not used yet")
 	declared, used := declaredReasons(t)
-	for _, reason := range declared {
-		if !used[reason.name] {
-			t.Errorf("%s is not used", reason.name)
+	for name := range declared {
+		if !used[name] {
+			t.Errorf("%s is not used", name)
 		}
 	}
 }
@@ -182,10 +189,8 @@ func documentedReasons(t *testing.T) []documentedReason {
 // The page says of each reason what a message says.
 func TestDocumentedReasons(t *testing.T) {
 	declared, _ := declaredReasons(t)
-	var want, got []Reason
-	for _, reason := range declared {
-		want = append(want, reason.value)
-	}
+	want := slices.Sorted(maps.Values(declared))
+	var got []Reason
 	for _, row := range documentedReasons(t) {
 		got = append(got, row.reason)
 		next := strings.ReplaceAll(row.next, "`", "")
@@ -196,7 +201,6 @@ func TestDocumentedReasons(t *testing.T) {
 			t.Errorf("the row of %s has an empty cell", row.reason)
 		}
 	}
-	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reasons in docs/troubleshooting.md (-want +got):\n%s", diff)
