@@ -91,14 +91,14 @@ func (c *expiryController) times() map[string]time.Time {
 }
 
 func (c *expiryController) sync(ctx context.Context, syncCtx factory.SyncContext, clusterName string) error {
-	cluster, err := c.provider.clusters.Lister().Get(clusterName)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
-	}
 	secrets := c.provider.secrets.forCluster(clusterName)
-	if err != nil || len(secrets) != 1 {
+	cluster, err := c.provider.clusters.Lister().Get(clusterName)
+	switch {
+	case apierrors.IsNotFound(err), len(secrets) != 1:
 		c.forget(clusterName)
 		return nil
+	case err != nil:
+		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
 	}
 	attempt := newAttempt(cluster, secrets)
 	known, err := c.look(ctx, cluster, attempt)

@@ -62,8 +62,7 @@ func (p *problem) asked() bool { return p.reason == ReasonCredentialPending && p
 
 // problemOf returns the problem that an error is, or one for an error that nobody classified.
 func problemOf(err error) *problem {
-	var p *problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
 	return &problem{reason: ReasonTokenMintFailed, detail: "the clients cannot be built", cause: err}

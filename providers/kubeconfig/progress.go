@@ -29,7 +29,7 @@ const (
 	// is well joins in about half of that. Later looks are as far apart as the retries of an import.
 	firstLook = 10 * time.Second
 
-	// diagnosisWorkers is how many clusters are looked at at the same time. A look waits for the cluster.
+	// diagnosisWorkers is how many looks there are at a time. A look waits for the cluster.
 	diagnosisWorkers = 16
 )
 
