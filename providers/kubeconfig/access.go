@@ -220,6 +220,10 @@ func attributesOf(verb string, object *unstructured.Unstructured) authorizationv
 		// The path of a create has no name. That of the Klusterlet is a patch, which has (apiserver, createAuthorizerAttributes).
 		what.Name = ""
 	}
+	if object.GetKind() == "Namespace" {
+		// An API server takes a namespace that a path names for one in itself (RequestInfoFactory of k8s.io/apiserver).
+		what.Namespace = what.Name
+	}
 	return what
 }
 

@@ -120,8 +120,11 @@ func (f *failures) withReason(reason Reason) []string {
 	return names
 }
 
-func (f *failures) forget(clusterName string) {
+// forget drops the last failed attempt of a cluster and says whether there was one.
+func (f *failures) forget(clusterName string) bool {
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	_, failed := f.byCluster[clusterName]
 	delete(f.byCluster, clusterName)
+	return failed
 }

@@ -153,9 +153,12 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 		return nil
 	}
 	c.lock.Lock()
-	found := c.found[clusterName]
+	found, looked := c.found[clusterName]
 	c.lock.Unlock()
 	waiting := waitingFor(cluster, found)
+	if waiting != nil && !looked && standsUntilLook(cluster, waiting.reason) {
+		return nil
+	}
 	status, eventType, reason, message := metav1.ConditionFalse, corev1.EventTypeWarning, ReasonCompleted, ""
 	if waiting == nil {
 		status, eventType, message = metav1.ConditionTrue, corev1.EventTypeNormal, "the klusterlet has joined and is available"
@@ -199,6 +202,20 @@ func waitingFor(cluster *clusterv1.ManagedCluster, found *problem) *problem {
 	return notJoined("")
 }
 
+// standsUntilLook says whether the condition has what an earlier run of the process found on the cluster. It is not known to
+// be over before the cluster is looked at.
+func standsUntilLook(cluster *clusterv1.ManagedCluster, waiting Reason) bool {
+	before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionCompleted)
+	switch Reason(before.Reason) {
+	case ReasonNotAccepted, ReasonNotAvailable:
+		return false
+	case ReasonNotJoined:
+		// Its text may say that the cluster could not be looked at.
+		return waiting == ReasonNotJoined
+	}
+	return true
+}
+
 func notJoined(more string) *problem {
 	return &problem{reason: ReasonNotJoined, detail: "the klusterlet has not joined the hub" + more}
 }
@@ -237,11 +254,12 @@ type diagnosisController struct {
 	looks map[string]look
 }
 
-// look is when a cluster was looked at, and by which Secret.
+// look is when a cluster was looked at, by which Secret, and after which deployment.
 type look struct {
-	input string
-	count int
-	next  time.Time
+	input    string
+	deployed metav1.Time
+	count    int
+	next     time.Time
 }
 
 func newDiagnosisController(p *Provider, progress *progressController) (factory.Controller, error) {
@@ -273,9 +291,9 @@ func (c *diagnosisController) sync(ctx context.Context, syncCtx factory.SyncCont
 	c.lock.Lock()
 	last := c.looks[clusterName]
 	c.lock.Unlock()
-	if last.input != attempt.input {
-		deployed := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
-		last = look{input: attempt.input, next: deployed.LastTransitionTime.Add(firstLook)}
+	deployed := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported).LastTransitionTime
+	if last.input != attempt.input || !last.deployed.Equal(&deployed) {
+		last = look{input: attempt.input, deployed: deployed, next: deployed.Add(firstLook)}
 	}
 	if time.Now().After(last.next) {
 		found := c.look(ctx, cluster, attempt)

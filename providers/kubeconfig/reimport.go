@@ -81,10 +81,13 @@ func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, cl
 		}
 		// Not requested yet: the cached condition is still the old one until the patch comes back.
 	case !c.isRequested(clusterName):
-		// The import is tried now, not after the back-off of an earlier attempt.
 		c.setRequested(clusterName, true)
-		c.provider.failures.forget(clusterName)
-		c.provider.wake(clusterName)
+		// The import is tried now, not after the back-off of an earlier attempt. Without one the change that led here has woken
+		// the importer, and a second wake would make it import twice: when its first import ends, its cache is still without
+		// the result.
+		if c.provider.failures.forget(clusterName) {
+			c.provider.wake(clusterName)
+		}
 	}
 	return nil
 }
