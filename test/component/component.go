@@ -104,14 +104,11 @@ func ServiceAccountKubeconfig(ctx context.Context, hub *harness.ControlPlane, pa
 
 // Start starts import-controller and returns once it is ready. The context bounds the start alone.
 func Start(ctx context.Context, o Options) (*Process, error) {
-	probes, err := process.FreeAddress()
+	addresses, err := process.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := process.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
+	probes, metrics := addresses[0], addresses[1]
 	child, err := process.Start(process.Options{
 		Path: filepath.Join(o.BinDir, "import-controller"),
 		Args: slices.Concat([]string{

@@ -150,13 +150,27 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// FreeAddress finds a free loopback address for a child to listen on. Another process may take it first: the start then
-// fails.
+// FreeAddress is FreeAddresses for one.
 func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Local and immediate.
+	addresses, err := FreeAddresses(1)
 	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+		return "", err
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
+	return addresses[0], nil
+}
+
+// FreeAddresses finds free loopback addresses for a child to listen on, all different. Another process may take one first:
+// the start then fails.
+func FreeAddresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Local and immediate.
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		// Held until all are found: a port that is free again may be given once more.
+		defer func() { _ = l.Close() }()
+		addresses[i] = l.Addr().String()
+	}
+	return addresses, nil
 }
