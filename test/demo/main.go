@@ -23,8 +23,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/environment"
 	"open-cluster-management.io/import-provider/test/harness"
 	"open-cluster-management.io/import-provider/test/ocmhub"
@@ -122,14 +124,13 @@ func (d *demo) tell(ctx context.Context) error {
 		}
 	}
 	for _, stage := range []struct{ condition, meaning string }{
+		{kubeconfig.ConditionPreflightPassed, "the cluster can be imported"},
 		{"ManagedClusterImportSucceeded", "the klusterlet is deployed"},
-		{"HubAcceptedManagedCluster", "the hub accepts it"},
-		{"ManagedClusterJoined", "the agent has joined"},
-		{"ManagedClusterConditionAvailable", "the cluster is available"},
+		{clusterv1.ManagedClusterConditionJoined, "the agent has joined"},
+		{kubeconfig.ConditionCompleted, "the import is complete"},
 	} {
 		for _, name := range []string{"cluster1", "cluster2"} {
-			if _, err := d.run(ctx, d.hub.KubeconfigPath(), "wait", "managedcluster/"+name, "--for=condition="+stage.condition,
-				"--timeout="+stageTimeout.String()); err != nil {
+			if err := d.wait(ctx, name, stage.condition); err != nil {
 				return err
 			}
 			d.say("  %s: %s (%s, %.1f s after step 3)", name, stage.meaning, stage.condition, time.Since(created).Seconds())
@@ -140,8 +141,15 @@ func (d *demo) tell(ctx context.Context) error {
 	if err := d.show(ctx, d.clusters[0].KubeconfigPath(), "get", "klusterlets,deployments,pods", "--all-namespaces"); err != nil {
 		return err
 	}
+	d.say("cluster1 says how its import went:")
+	if err := d.showConditions(ctx, "cluster1"); err != nil {
+		return err
+	}
 	d.say("cluster3 says what is wrong and what to do:")
-	if err := d.showFailure(ctx); err != nil {
+	if err := d.wait(ctx, "cluster3", kubeconfig.ConditionPreflightPassed+"=false"); err != nil {
+		return err
+	}
+	if err := d.showConditions(ctx, "cluster3"); err != nil {
 		return err
 	}
 	d.say("On the hub:")
@@ -232,17 +240,25 @@ func (d *demo) apply(ctx context.Context, manifest *template.Template, number in
 	return nil
 }
 
-// showFailure waits for the condition of the cluster with the wrong CA.
-func (d *demo) showFailure(ctx context.Context) error {
-	const path = `jsonpath={.status.conditions[?(@.type=="ManagedClusterImportSucceeded")].message}`
-	return wait.PollUntilContextTimeout(ctx, time.Second, stageTimeout, true, func(ctx context.Context) (bool, error) {
-		message, err := d.run(ctx, d.hub.KubeconfigPath(), "get", "managedcluster", "cluster3", "-o", path)
-		if err != nil || message == "" {
-			return false, err
-		}
-		fmt.Fprint(d.out, indent(message))
-		return true, nil
-	})
+// wait waits for a condition of a ManagedCluster, such as Joined or Joined=false.
+func (d *demo) wait(ctx context.Context, cluster, condition string) error {
+	_, err := d.run(ctx, d.hub.KubeconfigPath(), "wait", "managedcluster/"+cluster, "--for=condition="+condition,
+		"--timeout="+stageTimeout.String())
+	return err
+}
+
+// showConditions shows what the import says of a cluster.
+func (d *demo) showConditions(ctx context.Context, cluster string) error {
+	const text = `{{range .status.conditions}}{{if eq .type %q %q}}{{.type}} is {{.status}}
+  {{.reason}}: {{.message}}
+{{end}}{{end}}`
+	output, err := d.run(ctx, d.hub.KubeconfigPath(), "get", "managedcluster", cluster,
+		"-o", "go-template="+fmt.Sprintf(text, kubeconfig.ConditionPreflightPassed, kubeconfig.ConditionCompleted))
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(d.out, indent(output))
+	return nil
 }
 
 func (d *demo) show(ctx context.Context, kubeconfig string, args ...string) error {

@@ -5,12 +5,13 @@ package e2e
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers/capi"
 
+	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/environment"
 	"open-cluster-management.io/import-provider/test/ocmhub"
 )
@@ -38,10 +39,9 @@ var _ = Describe("the drop-in for the registration controller", Ordered, func() 
 		Eventually(func(g Gomega) {
 			_, err := h.kube.CoreV1().Namespaces().Get(ctx, "cluster1", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-		}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed(), "the registration controller makes the namespace")
-		h.createSecret(ctx, "cluster1", "auto-import-secret",
-			map[string]string{"import.open-cluster-management.io/managed-cluster": "cluster1"},
-			map[string][]byte{"value": tokenKubeconfig(ctx, cluster1)})
+		}).WithContext(ctx).Should(Succeed(), "the registration controller makes the namespace")
+		h.createSecret(ctx, "cluster1", kubeconfig.SecretName, map[string]string{kubeconfig.AnnotationManagedCluster: "cluster1"},
+			map[string][]byte{"value": tokenCredential(ctx, cluster1).kubeconfig})
 		h.expectUntouched(ctx, "cluster1", cluster1)
 	})
 
@@ -51,17 +51,14 @@ var _ = Describe("the drop-in for the registration controller", Ordered, func() 
 		var err error
 		controller, err = h.StartDropIn(ctx, "ClusterImporter=true")
 		Expect(err).NotTo(HaveOccurred())
-		h.expectJoined(ctx, "cluster1")
+		h.expectCompleted(ctx, "cluster1", types.NamespacedName{Namespace: "cluster1", Name: kubeconfig.SecretName}, cluster1)
 		expectKlusterlet(ctx, cluster1, "cluster1")
 	})
 
 	It("imports a cluster of Cluster API in the same importer", func(ctx SpecContext) {
-		_, err := h.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: "cluster2"},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		h.createNamespace(ctx, "cluster2")
 		h.createSecret(ctx, "cluster2", "cluster2-kubeconfig", nil,
-			map[string][]byte{"value": certificateKubeconfig(cluster2)})
+			map[string][]byte{"value": certificateCredential(cluster2).kubeconfig})
 		clusters := h.dynamic.Resource(capi.ClusterAPIGVR).Namespace("cluster2")
 		capiCluster, err := clusters.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": capi.ClusterAPIGVR.GroupVersion().String(),
@@ -75,5 +72,6 @@ var _ = Describe("the drop-in for the registration controller", Ordered, func() 
 		h.createManagedCluster(ctx, "cluster2")
 		h.expectJoined(ctx, "cluster2")
 		expectKlusterlet(ctx, cluster2, "cluster2")
+		Expect(h.condition(ctx, "cluster2", kubeconfig.ConditionCompleted)(Default)).To(BeZero(), "that is of the other provider")
 	})
 })

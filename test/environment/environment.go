@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,8 +39,13 @@ type Environment struct {
 	stops []func() error
 }
 
-// tokenLifetime is that of the token a cluster owner hands out.
-const tokenLifetime = time.Hour
+const (
+	// UnpullableRegistry is a registry whose images no cluster can pull.
+	UnpullableRegistry = "unpullable.example.com"
+
+	// tokenLifetime is that of the token a cluster owner hands out.
+	tokenLifetime = time.Hour
+)
 
 // New builds what is not built yet, which takes minutes the first time; progress is told to the writer. Dir must exist.
 func New(ctx context.Context, dir string, progress io.Writer) (*Environment, error) {
@@ -111,10 +117,21 @@ func (e *Environment) StartHub(ctx context.Context, name string) (*Hub, error) {
 	return &Hub{ControlPlane: plane, environment: e, name: name}, nil
 }
 
-// StartRegistration starts OCM's own registration controller, with its own importer on when the gate is named.
+// StartRegistration starts OCM's own registration controller, with its own importer on when the gate is named. It lets
+// every cluster join that registers.
 func (h *Hub) StartRegistration(ctx context.Context, featureGates ...string) error {
+	return h.startOCM(ctx, true, featureGates)
+}
+
+// StartManualRegistration starts OCM's own registration controller on a hub where people approve and accept clusters.
+func (h *Hub) StartManualRegistration(ctx context.Context) error {
+	return h.startOCM(ctx, false, nil)
+}
+
+func (h *Hub) startOCM(ctx context.Context, autoApprove bool, featureGates []string) error {
 	_, err := h.startRegistration(ctx, ocmhub.ControllerOptions{
-		BinDir: h.environment.agentBin, FeatureGates: featureGates, Args: []string{"--import-renderers=render-auto"},
+		BinDir: h.environment.agentBin, FeatureGates: featureGates, AutoApprove: autoApprove,
+		Args: []string{"--import-renderers=render-auto"},
 	})
 	return err
 }
@@ -129,6 +146,7 @@ func (h *Hub) StartDropIn(ctx context.Context, featureGates ...string) (*ocmhub.
 	return h.startRegistration(ctx, ocmhub.ControllerOptions{
 		Command:      []string{filepath.Join(h.environment.componentBin, "registration"), "controller"},
 		FeatureGates: featureGates,
+		AutoApprove:  true,
 	})
 }
 
@@ -139,7 +157,6 @@ func (h *Hub) startRegistration(ctx context.Context, o ocmhub.ControllerOptions)
 		return nil, err
 	}
 	o.LogFile = h.environment.Log(h.name + "-registration")
-	o.AutoApprove = true
 	controller, err := ocmhub.StartController(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("starting the registration controller: %w", err)
@@ -189,6 +206,7 @@ func (e *Environment) StartCluster(ctx context.Context, name string) (*Cluster, 
 	runner, err := podrunner.Start(ctx, podrunner.Options{
 		Config: plane.Config(), CAData: plane.CAData(), BinDir: e.agentBin,
 		Dir: filepath.Join(e.Dir, name+"-node"), Logger: logr.Discard(),
+		UnpullableImages: func(image string) bool { return strings.HasPrefix(image, UnpullableRegistry+"/") },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the node of %s: %w", name, err)
