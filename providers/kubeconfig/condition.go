@@ -32,3 +32,14 @@ func setCondition(cluster *clusterv1.ManagedCluster, conditionType string, statu
 		ObservedGeneration: cluster.Generation,
 	})
 }
+
+// observe says that the conditions of this provider hold for the present generation of a cluster's spec too: kubectl wait
+// does not take one of an older generation, and the spec changes with the taints of a cluster.
+func observe(cluster *clusterv1.ManagedCluster) {
+	for i := range cluster.Status.Conditions {
+		switch condition := &cluster.Status.Conditions[i]; condition.Type {
+		case ConditionPreflightPassed, ConditionCompleted:
+			condition.ObservedGeneration = cluster.Generation
+		}
+	}
+}

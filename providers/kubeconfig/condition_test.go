@@ -276,3 +276,18 @@ func TestConditionsThatAreLeftAlone(t *testing.T) {
 		expectConditions(t, "gone", cluster, ownConditions(before())[ConditionPreflightPassed])
 	})
 }
+
+// kubectl wait takes no condition of an older generation.
+func TestObserve(t *testing.T) {
+	cluster := managedCluster()
+	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionTrue, ReasonPreflightPassed, "")
+	setCondition(cluster, ConditionCompleted, metav1.ConditionTrue, ReasonCompleted, "")
+	cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: "Other", ObservedGeneration: 1})
+	cluster.Generation = 7
+	observe(cluster)
+	for i, want := range []int64{7, 7, 1} {
+		if got := cluster.Status.Conditions[i].ObservedGeneration; got != want {
+			t.Errorf("%s: observed generation %d, want %d", cluster.Status.Conditions[i].Type, got, want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,21 +53,12 @@ func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clu
 	if err != nil {
 		return err
 	}
-	done = observeStage(stagePlan)
-	plan, planErr := p.plan(ctx, cluster)
-	done()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if planErr != nil {
-		// The importer fails in the same way when it renders, before it writes, and says why. The error may quote what is in
-		// cluster-import-config.
-		klog.FromContext(ctx).Info("Klusterlet cannot be rendered, permissions are not checked", "managedCluster", cluster.Name)
-	} else if !mayAll {
-		done = observeStage(stageAuthorization)
-		err = conn.authorize(ctx, plan.Objects)
-		done()
-		if err != nil {
+	plan := sync.OnceValues(func() (*Plan, error) {
+		defer observeStage(stagePlan)()
+		return p.plan(ctx, cluster)
+	})
+	if !mayAll {
+		if err := authorize(ctx, conn, cluster, plan); err != nil {
 			return err
 		}
 	}
@@ -74,11 +66,28 @@ func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clu
 		return err
 	}
 	return guard(ctx, conn, cluster, func() (HubIdentity, error) {
-		if planErr != nil {
-			return HubIdentity{}, planErr
+		planned, err := plan()
+		if err != nil {
+			return HubIdentity{}, err
 		}
-		return plan.Hub, nil
+		return planned.Hub, nil
 	})
+}
+
+// authorize returns a problem when the credential may not do what is planned.
+func authorize(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster, plan func() (*Plan, error)) error {
+	planned, err := plan()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		// The importer fails in the same way when it renders, before it writes, and says why. The error may quote what is in
+		// cluster-import-config.
+		klog.FromContext(ctx).Info("Klusterlet cannot be rendered, permissions are not checked", "managedCluster", cluster.Name)
+		return nil
+	}
+	defer observeStage(stageAuthorization)()
+	return conn.authorize(ctx, planned.Objects)
 }
 
 // checkVersion refuses a cluster that is older than MinKubernetesVersion.

@@ -338,8 +338,12 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
-// What the import will write is asked for after the cluster answered, once.
+// What the import will write is asked for when it is needed, once.
 func TestPreflightAsksForThePlan(t *testing.T) {
+	// A credential that may not do everything.
+	restricted := apiServer(map[string]http.HandlerFunc{
+		reviewPath: answer(reviewCode, `{"kind":"SelfSubjectAccessReview","status":{"allowed":false}}`),
+	})
 	failing := errors.New("no mapping: " + sentinel)
 	run := func(t *testing.T, planErr error, handler http.HandlerFunc) ([]string, *logBuffer, error) {
 		t.Helper()
@@ -359,8 +363,14 @@ func TestPreflightAsksForThePlan(t *testing.T) {
 		return planned, logs, err
 	}
 	t.Run("planned", func(t *testing.T) {
-		planned, _, err := run(t, nil, healthy)
+		planned, _, err := run(t, nil, restricted)
 		if err != nil || !slices.Equal(planned, []string{testCluster}) {
+			t.Errorf("got %v, planned %v", err, planned)
+		}
+	})
+	t.Run("not for an administrator of a cluster without a klusterlet", func(t *testing.T) {
+		planned, _, err := run(t, nil, healthy)
+		if err != nil || planned != nil {
 			t.Errorf("got %v, planned %v", err, planned)
 		}
 	})
@@ -372,7 +382,7 @@ func TestPreflightAsksForThePlan(t *testing.T) {
 	})
 	// The importer says so itself, with a reason of its own.
 	t.Run("failing", func(t *testing.T) {
-		_, logs, err := run(t, failing, healthy)
+		_, logs, err := run(t, failing, restricted)
 		if err != nil || !strings.Contains(logs.String(), "Klusterlet cannot be rendered") {
 			t.Errorf("got %v, logged %s", err, logs)
 		}
@@ -395,7 +405,7 @@ func TestPreflightAsksForThePlan(t *testing.T) {
 				return nil, ctx.Err()
 			}
 		})
-		s, config := startSpoke(t, healthy)
+		s, config := startSpoke(t, restricted)
 		if err := f.provider.preflight(ctx, mustConnect(t, config, patient()), managedCluster()); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}

@@ -149,15 +149,17 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 	if err := c.record(ctx, cluster); err != nil {
 		return err
 	}
+	updated := cluster.DeepCopy()
+	observe(updated)
 	if isCompleted(cluster) {
-		return nil
+		return c.patchStatus(ctx, updated, cluster)
 	}
 	c.lock.Lock()
 	found, looked := c.found[clusterName]
 	c.lock.Unlock()
 	waiting := waitingFor(cluster, found)
 	if waiting != nil && !looked && standsUntilLook(cluster, waiting.reason) {
-		return nil
+		return c.patchStatus(ctx, updated, cluster)
 	}
 	status, eventType, reason, message := metav1.ConditionFalse, corev1.EventTypeWarning, ReasonCompleted, ""
 	if waiting == nil {
@@ -165,11 +167,9 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 	} else {
 		reason, message = waiting.reason, waiting.message()
 	}
-	updated := cluster.DeepCopy()
 	setCondition(updated, ConditionCompleted, status, reason, message)
-	changed, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status)
-	if err != nil {
-		return fmt.Errorf("patching the status of ManagedCluster %s: %w", clusterName, err)
+	if err := c.patchStatus(ctx, updated, cluster); err != nil {
+		return err
 	}
 	if waiting == nil {
 		c.forget(clusterName)
@@ -177,8 +177,17 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 			observeDuration(stageJoin, time.Since(deployed.LastTransitionTime.Time))
 		}
 	}
+	before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionCompleted)
+	changed := before.Reason != string(reason) || before.Message != message
 	if changed && reason != ReasonNotJoined && reason != ReasonNotAvailable {
 		c.provider.both(c.provider.candidates(clusterName), cluster, eventType, reason, message)
+	}
+	return nil
+}
+
+func (c *progressController) patchStatus(ctx context.Context, updated, cluster *clusterv1.ManagedCluster) error {
+	if _, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status); err != nil {
+		return fmt.Errorf("patching the status of ManagedCluster %s: %w", cluster.Name, err)
 	}
 	return nil
 }

@@ -44,6 +44,12 @@ var _ = Describe("import-controller beside an unmodified hub", Ordered, func() {
 		expectKlusterlet(ctx, cluster1, "cluster1")
 	})
 
+	It("keeps the conditions of a complete import at the generation of its ManagedCluster", func(ctx SpecContext) {
+		h.expectObserved(ctx, "cluster1")
+		h.patchCluster(ctx, "cluster1", `{"spec":{"leaseDurationSeconds":61}}`)
+		h.expectObserved(ctx, "cluster1")
+	})
+
 	It("says what is wrong with the Secret of a cluster whose ManagedCluster came first", func(ctx SpecContext) {
 		h.createNamespace(ctx, "cluster2")
 		h.setImportConfig(ctx, "cluster2", operatorImage(environment.UnpullableRegistry))

@@ -229,6 +229,19 @@ func (h *hub) expectCompleted(ctx SpecContext, name string, secret types.Namespa
 	Expect(found.Annotations).To(HaveKeyWithValue(kubeconfig.AnnotationClusterUID, string(namespace.UID)))
 }
 
+// expectObserved expects that the conditions of an import are of the present generation: kubectl wait takes no other.
+func (h *hub) expectObserved(ctx SpecContext, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		found, err := h.clusters.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, conditionType := range []string{kubeconfig.ConditionPreflightPassed, kubeconfig.ConditionCompleted} {
+			g.Expect(meta.FindStatusCondition(found.Status.Conditions, conditionType)).
+				To(HaveField("ObservedGeneration", found.Generation), conditionType)
+		}
+	}).WithContext(ctx).WithTimeout(eventTimeout).Should(Succeed())
+}
+
 // expectPreflightPassed expects that the hub says so, and when the credential expires.
 func (h *hub) expectPreflightPassed(ctx SpecContext, name, expiry string) {
 	GinkgoHelper()
