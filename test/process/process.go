@@ -162,14 +162,20 @@ func FreeAddress() (string, error) {
 // FreeAddresses finds free loopback addresses for a child to listen on, all different. Another process may take one first:
 // the start then fails.
 func FreeAddresses(n int) ([]string, error) {
+	var listeners []net.Listener
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+	}()
+	// Held until all are found: a port that is free again may be given once more.
 	addresses := make([]string, n)
 	for i := range addresses {
 		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Local and immediate.
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		// Held until all are found: a port that is free again may be given once more.
-		defer func() { _ = l.Close() }()
+		listeners = append(listeners, l)
 		addresses[i] = l.Addr().String()
 	}
 	return addresses, nil
