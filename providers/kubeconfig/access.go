@@ -260,7 +260,6 @@ func (r *reviews) mayGrant(ctx context.Context, what authorizationv1.ResourceAtt
 		// A dry run would be refused for that. It is lacking already, or an update is what is needed.
 		return true, err
 	}
-	isBinding := what.Verb == "bind"
 	resp, err := r.conn.requestWith(ctx, http.MethodPost, url.Values{"dryRun": {metav1.DryRunAll}}, object, collectionPath(object))
 	if err != nil {
 		return false, err
@@ -269,7 +268,7 @@ func (r *reviews) mayGrant(ctx context.Context, what authorizationv1.ResourceAtt
 	switch {
 	case resp.StatusCode == http.StatusForbidden:
 		return false, nil
-	case resp.StatusCode == http.StatusNotFound && isBinding:
+	case resp.StatusCode == http.StatusNotFound && what.Verb == "bind":
 		// The role is not there yet. Who can create it without having its permissions can't bind it without having them.
 		what.Verb, what.Name = "escalate", ""
 		escalates, err := r.may(ctx, what)

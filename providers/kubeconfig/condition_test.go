@@ -107,7 +107,7 @@ func TestConditionsOfAttempts(t *testing.T) {
 	if err := f.tryImport(cluster); err != nil {
 		t.Fatal(err)
 	}
-	reason, message := passedText(placedKey, validity{}, metav1.Now().Time)
+	reason, message := passedText(attempt{secretKey: placedKey}, validity{}, metav1.Now().Time)
 	completed := metav1.Condition{
 		Type: ConditionCompleted, Status: metav1.ConditionFalse, ObservedGeneration: 5, Reason: string(ReasonNotJoined),
 		Message: "the klusterlet has not joined the hub; " + reasonInfos[ReasonNotJoined].next,
@@ -138,7 +138,7 @@ func TestConditionsOfAttempts(t *testing.T) {
 }
 
 func TestPassedText(t *testing.T) {
-	reason, message := passedText(placedKey, validity{}, metav1.Now().Time)
+	reason, message := passedText(attempt{secretKey: placedKey}, validity{}, metav1.Now().Time)
 	if want := "import Secret " + placedKey + ": "; reason != ReasonPreflightPassed || len(message) <= len(want) || message[:len(want)] != want {
 		t.Errorf("got %s, %s", reason, message)
 	}

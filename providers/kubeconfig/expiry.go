@@ -9,12 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 
-	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
 )
@@ -30,7 +28,6 @@ const (
 // when one expires. It reads no cluster.
 type expiryController struct {
 	provider *Provider
-	patcher  clusterPatcher
 	queue    factory.SyncContext
 	reads    flowcontrol.RateLimiter
 
@@ -47,10 +44,9 @@ type expiry struct {
 	said Reason
 }
 
-func newExpiryController(p *Provider, client clusterclientset.Interface) (*expiryController, factory.Controller, error) {
+func newExpiryController(p *Provider) (*expiryController, factory.Controller, error) {
 	c := &expiryController{
 		provider: p,
-		patcher:  newClusterPatcher(client),
 		queue:    factory.NewSyncContext("import-expiry"),
 		reads:    flowcontrol.NewTokenBucketRateLimiter(expiryReads, expiryReads),
 		known:    map[string]expiry{},
@@ -91,14 +87,14 @@ func (c *expiryController) times() map[string]time.Time {
 }
 
 func (c *expiryController) sync(ctx context.Context, syncCtx factory.SyncContext, clusterName string) error {
+	cluster, err := c.provider.managedCluster(clusterName)
+	if err != nil {
+		return err
+	}
 	secrets := c.provider.secrets.forCluster(clusterName)
-	cluster, err := c.provider.clusters.Lister().Get(clusterName)
-	switch {
-	case apierrors.IsNotFound(err), len(secrets) != 1:
+	if cluster == nil || len(secrets) != 1 {
 		c.forget(clusterName)
 		return nil
-	case err != nil:
-		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
 	}
 	attempt := newAttempt(cluster, secrets)
 	known, err := c.look(ctx, cluster, attempt)
@@ -139,11 +135,11 @@ func (c *expiryController) look(ctx context.Context, cluster *clusterv1.ManagedC
 	_, valid, err := c.provider.credential(ctx, cluster.Name, attempt)
 	known = expiry{state: stateOf(attempt.secret()), valid: valid}
 	if err != nil {
-		if problemOf(err).reason == ReasonHubReadFailed || ctx.Err() != nil {
+		// It is not read again before it changes.
+		known.problem = problemOf(err).withoutCause()
+		if known.problem.reason == ReasonHubReadFailed || ctx.Err() != nil {
 			return expiry{}, err
 		}
-		// It is not read again before it changes.
-		known.problem = &problem{reason: problemOf(err).reason, detail: problemOf(err).detail}
 	}
 	if before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed); before != nil {
 		known.said = Reason(before.Reason)
@@ -158,13 +154,13 @@ func (c *expiryController) look(ctx context.Context, cluster *clusterv1.ManagedC
 // credential begins to expire and when it has expired.
 func (c *expiryController) say(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt, known expiry, now time.Time) (Reason, error) {
 	status := metav1.ConditionTrue
-	reason, message := passedText(attempt.secretKey, known.valid, now)
+	reason, message := passedText(attempt, known.valid, now)
 	unusable := known.problem
 	if unusable == nil {
 		unusable = known.valid.problem(now)
 	}
 	if unusable != nil {
-		status, reason, message = metav1.ConditionFalse, unusable.reason, messagePrefix+attempt.secretKey+": "+unusable.message()
+		status, reason, message = metav1.ConditionFalse, unusable.reason, attempt.about(unusable.message())
 	}
 	before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed)
 	if isImported(cluster) && before != nil {
@@ -173,13 +169,13 @@ func (c *expiryController) say(ctx context.Context, cluster *clusterv1.ManagedCl
 			return reason, nil
 		case status == metav1.ConditionTrue && before.Status == metav1.ConditionFalse:
 			status, reason = metav1.ConditionUnknown, ReasonCredentialChanged
-			message = messagePrefix + attempt.secretKey + ": it has another credential than the last preflight; set annotation " +
-				AnnotationImmediateImport + ` to "" to import with it`
+			message = attempt.about("it has another credential than the last preflight; set annotation " +
+				AnnotationImmediateImport + ` to "" to import with it`)
 		}
 		updated := cluster.DeepCopy()
 		setCondition(updated, ConditionPreflightPassed, status, reason, message)
-		if _, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status); err != nil {
-			return known.said, fmt.Errorf("patching the status of ManagedCluster %s: %w", cluster.Name, err)
+		if err := c.provider.patchStatus(ctx, updated, cluster); err != nil {
+			return known.said, err
 		}
 	}
 	// Of a cluster that is not imported, the import says why it fails.

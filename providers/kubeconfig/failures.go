@@ -44,6 +44,9 @@ func newAttempt(cluster *clusterv1.ManagedCluster, candidates []*metav1.PartialO
 // secret is the import Secret, or the first of several.
 func (a attempt) secret() *metav1.PartialObjectMetadata { return a.secrets[0] }
 
+// about begins a text with the import Secret that it is about.
+func (a attempt) about(text string) string { return messagePrefix + a.secretKey + ": " + text }
+
 // failures remembers the last failed attempt of each cluster until a better one, so that a cluster is tried no more
 // often than its back-off says, whatever wakes the importer in between.
 type failures struct {
@@ -90,10 +93,7 @@ func (f *failures) add(a attempt, text string, p *problem) (isNew bool, err erro
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	last := f.byCluster[a.clusterName]
-	remembered := *p
-	// The cause is for the log, and may hold anything.
-	remembered.cause = nil
-	next := failure{input: a.input, problem: &remembered}
+	next := failure{input: a.input, problem: p.withoutCause()}
 	if last.input == a.input {
 		next.count = last.count
 	}

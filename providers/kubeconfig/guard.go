@@ -63,10 +63,10 @@ func (h HubIdentity) equals(other HubIdentity) bool {
 		len(h.CAData) > 0 && bytes.Equal(bytes.TrimSpace(h.CAData), bytes.TrimSpace(other.CAData))
 }
 
-// guard waits for leftovers of a klusterlet that is being removed, and refuses a cluster whose klusterlet is another hub's or another cluster's: the importer overwrites it without a
-// look. It reads and never writes. hub returns
-// how the klusterlet would know this hub.
-func guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster, hub func() (HubIdentity, error)) error {
+// guard waits for leftovers of a klusterlet that is being removed, and refuses a cluster whose klusterlet is another hub's
+// or another cluster's: the importer overwrites it without a look. It reads and never writes. The plan, which says how the
+// klusterlet would know this hub, is asked for when the cluster has a klusterlet.
+func guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster, plan func() (*Plan, error)) error {
 	defer observeStage(stageOwnership)()
 	var namespace corev1.Namespace
 	found, err := conn.read(ctx, "Namespace", &namespace, false, "api/v1/namespaces", KlusterletNamespace)
@@ -96,11 +96,11 @@ func guard(ctx context.Context, conn *connection, cluster *clusterv1.ManagedClus
 		// It never knew a hub.
 		return nil
 	}
-	own, err := hub()
+	planned, err := plan()
 	if err != nil {
 		return &problem{reason: ReasonHubReadFailed, detail: "the hub's own address cannot be read"}
 	}
-	if sameName && owner.equals(own) {
+	if sameName && owner.equals(planned.Hub) {
 		return nil
 	}
 	server := printableServer(owner.Server)

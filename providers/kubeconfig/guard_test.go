@@ -49,13 +49,8 @@ func TestGuard(t *testing.T) {
 	)
 	deleted := metav1.NewTime(time.Now())
 	klusterlet := func(name string, edits ...func(*operatorv1.Klusterlet)) *operatorv1.Klusterlet {
-		k := &operatorv1.Klusterlet{
-			TypeMeta: metav1.TypeMeta{APIVersion: operatorv1.GroupVersion.String(), Kind: "Klusterlet"},
-			Spec:     operatorv1.KlusterletSpec{ClusterName: name},
-		}
-		for _, edit := range edits {
-			edit(k)
-		}
+		k := klusterletObject(edits...)
+		k.Spec.ClusterName = name
 		return k
 	}
 	knows := func(server, ca string) *corev1.Secret {
@@ -175,9 +170,9 @@ func TestGuard(t *testing.T) {
 		t.Helper()
 		_, config := startSpoke(t, onCluster(t, objects))
 		ctx, _ := testContext(t)
-		err = guard(ctx, mustConnect(t, config, patient()), cluster, func() (HubIdentity, error) {
+		err = guard(ctx, mustConnect(t, config, patient()), cluster, func() (*Plan, error) {
 			hubAsked++
-			return HubIdentity{Server: testHub, CAData: []byte("hub CA")}, hubErr
+			return &Plan{Hub: HubIdentity{Server: testHub, CAData: []byte("hub CA")}}, hubErr
 		})
 		return hubAsked, err
 	}

@@ -457,7 +457,7 @@ func newFixture(t testing.TB, edits ...func(*Options)) *fixture {
 	if f.noticing, err = newNoticeController(provider); err != nil {
 		t.Fatal(err)
 	}
-	f.reimporting = newReimportController(provider, f.clusters)
+	f.reimporting = newReimportController(provider)
 	t.Cleanup(f.noticing.SyncContext().Queue().ShutDown)
 	t.Cleanup(f.reimporting.SyncContext().Queue().ShutDown)
 	return f

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,9 +86,9 @@ func (c *noticeController) notices(clusterName string) ([]notice, error) {
 	if len(secrets) == 0 && len(misplaced) == 0 {
 		return nil, nil
 	}
-	cluster, err := c.provider.clusters.Lister().Get(clusterName)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
+	cluster, err := c.provider.managedCluster(clusterName)
+	if err != nil {
+		return nil, err
 	}
 	var notices []notice
 	for _, secret := range misplaced {
@@ -128,7 +127,7 @@ func (c *noticeController) notices(clusterName string) ([]notice, error) {
 }
 
 func (c *noticeController) clusterNotices(cluster *clusterv1.ManagedCluster) []notice {
-	if meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported) {
+	if isImported(cluster) {
 		return nil
 	}
 	if _, paused := cluster.Annotations[AnnotationDisableAutoImport]; paused {

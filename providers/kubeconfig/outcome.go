@@ -57,6 +57,13 @@ func (p *problem) message() string {
 
 func (p *problem) Unwrap() error { return p.cause }
 
+// withoutCause is the problem to remember: the cause is for the log, and may hold anything.
+func (p *problem) withoutCause() *problem {
+	remembered := *p
+	remembered.cause = nil
+	return &remembered
+}
+
 // asked says whether a resolver knows when to come again. That is not a failure that the back-off grows by.
 func (p *problem) asked() bool { return p.reason == ReasonCredentialPending && p.after > 0 }
 

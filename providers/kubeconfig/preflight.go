@@ -39,18 +39,12 @@ const MinKubernetesVersion = "1.16"
 // have. Without it a cluster would be told by the errors of every object of the import, after some were written.
 // It writes nothing. Each request has its own bounds (ConnectionOptions), and all together ImportTimeout.
 func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clusterv1.ManagedCluster) error {
-	done := observeStage(stageConnection)
-	// A path that an API server answers to authenticated users alone.
-	mayAll, err := conn.may(ctx, everything)
-	done()
+	mayAll, err := conn.mayDoEverything(ctx)
 	if err != nil {
 		return err
 	}
 	// Before the authorization: a server that is far too old does not know what a dry run is.
-	done = observeStage(stageVersion)
-	err = conn.checkVersion(ctx)
-	done()
-	if err != nil {
+	if err := conn.checkVersion(ctx); err != nil {
 		return err
 	}
 	plan := sync.OnceValues(func() (*Plan, error) {
@@ -65,13 +59,13 @@ func (p *Provider) preflight(ctx context.Context, conn *connection, cluster *clu
 	if err := p.checkIdentity(ctx, conn, cluster); err != nil {
 		return err
 	}
-	return guard(ctx, conn, cluster, func() (HubIdentity, error) {
-		planned, err := plan()
-		if err != nil {
-			return HubIdentity{}, err
-		}
-		return planned.Hub, nil
-	})
+	return guard(ctx, conn, cluster, plan)
+}
+
+// mayDoEverything asks the cluster for the first time. It answers the path to authenticated users alone.
+func (c *connection) mayDoEverything(ctx context.Context) (bool, error) {
+	defer observeStage(stageConnection)()
+	return c.may(ctx, everything)
 }
 
 // authorize returns a problem when the credential may not do what is planned.
@@ -92,6 +86,7 @@ func authorize(ctx context.Context, conn *connection, cluster *clusterv1.Managed
 
 // checkVersion refuses a cluster that is older than MinKubernetesVersion.
 func (c *connection) checkVersion(ctx context.Context) error {
+	defer observeStage(stageVersion)()
 	var info apimachineryversion.Info
 	resp, err := c.request(ctx, http.MethodGet, nil, "version")
 	if err != nil {
@@ -139,7 +134,7 @@ func (c *connection) request(ctx context.Context, method string, body any, path 
 func (c *connection) requestWith(ctx context.Context, method string, query url.Values, body any, path ...string) (*http.Response, error) {
 	base, _, err := rest.DefaultServerUrlFor(c.config)
 	if err != nil {
-		return nil, &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", cause: err}
+		return nil, serverProblem(err)
 	}
 	var reader io.Reader = http.NoBody
 	if body != nil {
@@ -153,7 +148,7 @@ func (c *connection) requestWith(ctx context.Context, method string, query url.V
 	target.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), reader)
 	if err != nil {
-		return nil, &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", cause: err}
+		return nil, serverProblem(err)
 	}
 	req.Header.Set("Accept", runtime.ContentTypeJSON)
 	if body != nil {
@@ -167,6 +162,10 @@ func (c *connection) requestWith(ctx context.Context, method string, query url.V
 		return nil, requestProblem(err)
 	}
 	return resp, nil
+}
+
+func serverProblem(err error) *problem {
+	return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", cause: err}
 }
 
 func notKubernetes() *problem {

@@ -4,24 +4,19 @@ package kubeconfig
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
-	"open-cluster-management.io/sdk-go/pkg/patcher"
 )
 
 const (
@@ -33,21 +28,11 @@ const (
 	diagnosisWorkers = 16
 )
 
-// clusterPatcher patches the status of ManagedClusters.
-type clusterPatcher = patcher.Patcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus]
-
-func newClusterPatcher(client clusterclientset.Interface) clusterPatcher {
-	return patcher.NewPatcher[*clusterv1.ManagedCluster, clusterv1.ManagedClusterSpec, clusterv1.ManagedClusterStatus](
-		client.ClusterV1().ManagedClusters())
-}
-
 // progressController follows an import from the deployed klusterlet to a cluster that has joined and is available, and
 // writes ConditionCompleted. What it needs of the hub it has in memory; what a look at the cluster found is left to it by
 // the diagnosisController, so that no cluster holds up another's condition.
 type progressController struct {
 	provider *Provider
-	client   clusterclientset.Interface
-	patcher  clusterPatcher
 	queue    factory.SyncContext
 
 	lock sync.Mutex // guards the fields below, for the time of a look-up or a change
@@ -56,11 +41,9 @@ type progressController struct {
 	found    map[string]*problem
 }
 
-func newProgressController(p *Provider, client clusterclientset.Interface) (*progressController, factory.Controller, error) {
+func newProgressController(p *Provider) (*progressController, factory.Controller, error) {
 	c := &progressController{
 		provider: p,
-		client:   client,
-		patcher:  newClusterPatcher(client),
 		queue:    factory.NewSyncContext("import-progress"),
 		applying: map[string]time.Time{},
 		found:    map[string]*problem{},
@@ -81,10 +64,6 @@ func newProgressController(p *Provider, client clusterclientset.Interface) (*pro
 		WithFilteredEventsInformersQueueKeysFunc(clusterName, isDeployed, p.clusters.Informer()).
 		WithSync(c.sync).
 		ToController("import-progress"), nil
-}
-
-func isImported(cluster *clusterv1.ManagedCluster) bool {
-	return meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
 }
 
 // isDeployed says whether an object is a ManagedCluster whose klusterlet this provider has deployed.
@@ -136,15 +115,9 @@ func (c *progressController) forget(clusterName string) {
 }
 
 func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, clusterName string) error {
-	cluster, err := c.provider.clusters.Lister().Get(clusterName)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
-	}
-	if !isDeployed(cluster) {
-		return nil
+	cluster, err := c.provider.managedCluster(clusterName)
+	if err != nil || cluster == nil || !isDeployed(cluster) {
+		return err
 	}
 	if err := c.record(ctx, cluster); err != nil {
 		return err
@@ -152,14 +125,14 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 	updated := cluster.DeepCopy()
 	observe(updated)
 	if isCompleted(cluster) {
-		return c.patchStatus(ctx, updated, cluster)
+		return c.provider.patchStatus(ctx, updated, cluster)
 	}
 	c.lock.Lock()
 	found, looked := c.found[clusterName]
 	c.lock.Unlock()
 	waiting := waitingFor(cluster, found)
 	if waiting != nil && !looked && standsUntilLook(cluster, waiting.reason) {
-		return c.patchStatus(ctx, updated, cluster)
+		return c.provider.patchStatus(ctx, updated, cluster)
 	}
 	status, eventType, reason, message := metav1.ConditionFalse, corev1.EventTypeWarning, ReasonCompleted, ""
 	if waiting == nil {
@@ -168,7 +141,7 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 		reason, message = waiting.reason, waiting.message()
 	}
 	setCondition(updated, ConditionCompleted, status, reason, message)
-	if err := c.patchStatus(ctx, updated, cluster); err != nil {
+	if err := c.provider.patchStatus(ctx, updated, cluster); err != nil {
 		return err
 	}
 	if waiting == nil {
@@ -181,13 +154,6 @@ func (c *progressController) sync(ctx context.Context, _ factory.SyncContext, cl
 	changed := before.Reason != string(reason) || before.Message != message
 	if changed && reason != ReasonNotJoined && reason != ReasonNotAvailable {
 		c.provider.both(c.provider.candidates(clusterName), cluster, eventType, reason, message)
-	}
-	return nil
-}
-
-func (c *progressController) patchStatus(ctx context.Context, updated, cluster *clusterv1.ManagedCluster) error {
-	if _, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status); err != nil {
-		return fmt.Errorf("patching the status of ManagedCluster %s: %w", cluster.Name, err)
 	}
 	return nil
 }
@@ -239,19 +205,7 @@ func (c *progressController) record(ctx context.Context, cluster *clusterv1.Mana
 		c.provider.identities.release(cluster.Name)
 		return nil
 	}
-	return annotate(ctx, c.client, cluster.Name, AnnotationClusterUID, uid)
-}
-
-// annotate sets an annotation of a ManagedCluster.
-func annotate(ctx context.Context, client clusterclientset.Interface, clusterName, key, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
-	if err != nil {
-		return fmt.Errorf("marshalling annotation %s: %w", key, err)
-	}
-	if _, err := client.ClusterV1().ManagedClusters().Patch(ctx, clusterName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("setting annotation %s of ManagedCluster %s: %w", key, clusterName, err)
-	}
-	return nil
+	return c.provider.annotate(ctx, cluster.Name, AnnotationClusterUID, uid)
 }
 
 // diagnosisController looks at clusters whose klusterlet is deployed and has not joined.
@@ -285,12 +239,12 @@ func newDiagnosisController(p *Provider, progress *progressController) (factory.
 }
 
 func (c *diagnosisController) sync(ctx context.Context, syncCtx factory.SyncContext, clusterName string) error {
-	cluster, err := c.provider.clusters.Lister().Get(clusterName)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
+	cluster, err := c.provider.managedCluster(clusterName)
+	if err != nil {
+		return err
 	}
 	// A cluster without a recorded identity was imported just before the process ended.
-	if err != nil || !isDeployed(cluster) || isCompleted(cluster) && cluster.Annotations[AnnotationClusterUID] != "" {
+	if cluster == nil || !isDeployed(cluster) || isCompleted(cluster) && cluster.Annotations[AnnotationClusterUID] != "" {
 		c.lock.Lock()
 		defer c.lock.Unlock()
 		delete(c.looks, clusterName)

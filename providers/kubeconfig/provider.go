@@ -69,12 +69,13 @@ type Options struct {
 
 // Provider imports clusters by the credentials in annotated Secrets. Build it with New.
 type Provider struct {
-	kubeClient kubernetes.Interface
-	clusters   clusterinformerv1.ManagedClusterInformer
-	resolvers  *credential.Set
-	plan       func(ctx context.Context, cluster *clusterv1.ManagedCluster) (*Plan, error)
-	recorder   record.EventRecorder
-	connection ConnectionOptions
+	kubeClient    kubernetes.Interface
+	clusterClient clusterclientset.Interface
+	clusters      clusterinformerv1.ManagedClusterInformer
+	resolvers     *credential.Set
+	plan          func(ctx context.Context, cluster *clusterv1.ManagedCluster) (*Plan, error)
+	recorder      record.EventRecorder
+	connection    ConnectionOptions
 
 	secrets    *secrets
 	clusterAPI *clusterAPI
@@ -121,14 +122,15 @@ func New(o Options) (*Provider, error) {
 
 	registerMetrics()
 	p := &Provider{
-		kubeClient: o.KubeClient,
-		clusters:   o.ManagedClusters,
-		resolvers:  o.Resolvers,
-		plan:       o.Plan,
-		recorder:   o.Recorder,
-		connection: o.Connection,
-		failures:   newFailures(),
-		wake:       func(string) {},
+		kubeClient:    o.KubeClient,
+		clusterClient: o.ClusterClient,
+		clusters:      o.ManagedClusters,
+		resolvers:     o.Resolvers,
+		plan:          o.Plan,
+		recorder:      o.Recorder,
+		connection:    o.Connection,
+		failures:      newFailures(),
+		wake:          func(string) {},
 	}
 	var err error
 	if p.identities, err = newIdentities(o.KubeClient, o.ManagedClusters); err != nil {
@@ -147,17 +149,17 @@ func New(o Options) (*Provider, error) {
 		return nil, err
 	}
 	var progress, diagnoses, expiries factory.Controller
-	if p.progress, progress, err = newProgressController(p, o.ClusterClient); err != nil {
+	if p.progress, progress, err = newProgressController(p); err != nil {
 		return nil, err
 	}
 	if diagnoses, err = newDiagnosisController(p, p.progress); err != nil {
 		return nil, err
 	}
-	if p.expiries, expiries, err = newExpiryController(p, o.ClusterClient); err != nil {
+	if p.expiries, expiries, err = newExpiryController(p); err != nil {
 		return nil, err
 	}
 	p.controllers = map[factory.Controller]int{
-		notices: 1, newReimportController(p, o.ClusterClient): 1, progress: 1, diagnoses: diagnosisWorkers, expiries: 1,
+		notices: 1, newReimportController(p): 1, progress: 1, diagnoses: diagnosisWorkers, expiries: 1,
 	}
 	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {
@@ -203,8 +205,7 @@ func (p *Provider) IsManagedClusterOwner(cluster *clusterv1.ManagedCluster) bool
 // would go on to tell of that.
 func lostItsSecret(cluster *clusterv1.ManagedCluster) bool {
 	condition := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed)
-	return condition != nil && condition.Reason != string(ReasonSecretNotFound) &&
-		!meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
+	return condition != nil && condition.Reason != string(ReasonSecretNotFound) && !isImported(cluster)
 }
 
 // forgetCluster drops what is known of a cluster that was deleted.
@@ -359,7 +360,7 @@ func (p *Provider) resolve(ctx context.Context, clusterName string, secret *core
 // pass says that the preflight passed. That the klusterlet has not joined is true until the import is followed.
 func (p *Provider) pass(cluster *clusterv1.ManagedCluster, attempt attempt, valid validity) {
 	countAttempt(ReasonPreflightPassed)
-	reason, message := passedText(attempt.secretKey, valid, time.Now())
+	reason, message := passedText(attempt, valid, time.Now())
 	if before := meta.FindStatusCondition(cluster.Status.Conditions, ConditionPreflightPassed); before == nil || before.Status != metav1.ConditionTrue {
 		p.both(attempt.secrets, cluster, corev1.EventTypeNormal, ReasonPreflightPassed, message)
 	}
@@ -370,8 +371,8 @@ func (p *Provider) pass(cluster *clusterv1.ManagedCluster, attempt attempt, vali
 }
 
 // passedText is reason and message of a passed preflight.
-func passedText(secretKey string, valid validity, now time.Time) (Reason, string) {
-	message := messagePrefix + secretKey + ": the preflight passed"
+func passedText(attempt attempt, valid validity, now time.Time) (Reason, string) {
+	message := attempt.about("the preflight passed")
 	if expiry := valid.String(); expiry != "" {
 		message += "; " + expiry
 	}
@@ -382,7 +383,7 @@ func passedText(secretKey string, valid validity, now time.Time) (Reason, string
 }
 
 func setFailed(cluster *clusterv1.ManagedCluster, attempt attempt, p *problem) {
-	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionFalse, p.reason, messagePrefix+attempt.secretKey+": "+p.message())
+	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionFalse, p.reason, attempt.about(p.message()))
 }
 
 // fail records a failed attempt and returns what the importer shall see of it. An event is recorded when the failure
@@ -391,7 +392,7 @@ func (p *Provider) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, 
 	failed := problemOf(err)
 	countAttempt(failed.reason)
 	setFailed(cluster, attempt, failed)
-	text := messagePrefix + attempt.secretKey + ": " + failed.Error()
+	text := attempt.about(failed.Error())
 	isNew, result := p.failures.add(attempt, text, failed)
 	logger := klog.FromContext(ctx)
 	if failed.cause != nil && (isNew || logger.V(4).Enabled()) {

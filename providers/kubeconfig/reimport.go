@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
 )
 
@@ -22,8 +20,6 @@ const reasonReimportRequested = "ReimportRequested"
 // so a further import starts by saying that the cluster is not imported.
 type reimportController struct {
 	provider *Provider
-	client   clusterclientset.Interface
-	patcher  clusterPatcher
 
 	lock sync.Mutex // guards requested, for the time of a look-up or a change
 	// requested are the clusters whose import was asked for and is not done. It is lost with the process: then an
@@ -31,13 +27,8 @@ type reimportController struct {
 	requested map[string]bool
 }
 
-func newReimportController(p *Provider, client clusterclientset.Interface) factory.Controller {
-	c := &reimportController{
-		provider:  p,
-		client:    client,
-		patcher:   newClusterPatcher(client),
-		requested: map[string]bool{},
-	}
+func newReimportController(p *Provider) factory.Controller {
+	c := &reimportController{provider: p, requested: map[string]bool{}}
 	return factory.New().
 		WithInformersQueueKeysFunc(clusterName, p.clusters.Informer()).
 		WithSync(c.sync).
@@ -45,13 +36,13 @@ func newReimportController(p *Provider, client clusterclientset.Interface) facto
 }
 
 func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, clusterName string) error {
-	cluster, err := c.provider.clusters.Lister().Get(clusterName)
-	if apierrors.IsNotFound(err) {
+	cluster, err := c.provider.managedCluster(clusterName)
+	if err != nil {
+		return err
+	}
+	if cluster == nil {
 		c.setRequested(clusterName, false)
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("looking up ManagedCluster %s: %w", clusterName, err)
 	}
 	value, asked := cluster.Annotations[AnnotationImmediateImport]
 	if !asked || value != "" {
@@ -64,7 +55,7 @@ func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, cl
 	imported := isImported(cluster)
 	switch {
 	case imported && c.isRequested(clusterName):
-		if err := annotate(ctx, c.client, clusterName, AnnotationImmediateImport, ImmediateImportCompleted); err != nil {
+		if err := c.provider.annotate(ctx, clusterName, AnnotationImmediateImport, ImmediateImportCompleted); err != nil {
 			return err
 		}
 		c.setRequested(clusterName, false)
@@ -76,8 +67,8 @@ func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, cl
 			Reason:  reasonReimportRequested,
 			Message: fmt.Sprintf("annotation %s asks for an import", AnnotationImmediateImport),
 		})
-		if _, err := c.patcher.PatchStatus(ctx, updated, updated.Status, cluster.Status); err != nil {
-			return fmt.Errorf("asking for an import of ManagedCluster %s: %w", clusterName, err)
+		if err := c.provider.patchStatus(ctx, updated, cluster); err != nil {
+			return fmt.Errorf("asking for an import: %w", err)
 		}
 		// Not requested yet: the cached condition is still the old one until the patch comes back.
 	case !c.isRequested(clusterName):
