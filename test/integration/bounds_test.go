@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -40,22 +39,11 @@ type visits struct {
 // proxy counts the connections to a server and returns the URL to use in its place.
 func (v *visits) proxy(ctx context.Context, server string) string {
 	GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(listener.Close)
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			v.lock.Lock()
-			v.connections = append(v.connections, time.Now())
-			v.lock.Unlock()
-			go forward(client, strings.TrimPrefix(server, "https://"))
-		}
-	}()
-	return "https://" + listener.Addr().String()
+	return proxyTCP(ctx, server, func() {
+		v.lock.Lock()
+		defer v.lock.Unlock()
+		v.connections = append(v.connections, time.Now())
+	})
 }
 
 // server starts a server of the test and returns a kubeconfig for it.
@@ -183,14 +171,6 @@ func answerRetryAfter(code int, retryAfter string) http.HandlerFunc {
 	}
 }
 
-func answerOldVersion(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/version" {
-		respond(w, http.StatusOK, `{"major":"1","minor":"15","gitVersion":"v1.15.0"}`)
-		return
-	}
-	afterPreflight(answerStatus(http.StatusForbidden))(w, r)
-}
-
 // importAndForget leaves a cluster with the klusterlet of a ManagedCluster that is gone.
 func importAndForget(ctx context.Context, spoke *spokeCluster) {
 	GinkgoHelper()
@@ -282,7 +262,7 @@ func boundedCases() []boundedCase {
 			secret: boundedBy(func(ctx context.Context, v *visits) []byte {
 				return token(v.proxy(ctx, spokes[0].URL()), spokes[0].CAData())
 			})},
-		{name: "an old version", reason: "ClusterTooOld", pace: backingOff, secret: boundedServer(answerOldVersion)},
+		{name: "an old version", reason: "ClusterTooOld", pace: backingOff, secret: boundedServer(answerVersion("v1.15.0"))},
 		{name: "no permissions", reason: "Forbidden", pace: backingOff,
 			secret: boundedBy(func(ctx context.Context, v *visits) []byte { return v.certified(ctx, newName("bounded"), -hour, hour) })},
 		{name: "the hub", reason: "HubAsSpoke", pace: backingOff,

@@ -150,8 +150,7 @@ var _ = Describe("A credential that expires", Ordered, ContinueOnFailure, func()
 		cert, key, err := spoke.IssueClientCert("expiring", nil, end.Add(-2*time.Hour), end)
 		Expect(err).NotTo(HaveOccurred())
 		updateSecret(ctx, secret, setKubeconfig(harness.CertKubeconfig(server.server.URL, server.ca(), cert, key)))
-		setJoined(ctx, name)
-		Eventually(ourCondition(name, kubeconfig.ConditionCompleted)).WithContext(ctx).Should(HaveField("Status", metav1.ConditionTrue))
+		joinCluster(ctx, name)
 		before := server.requests.Load()
 		c.Kill()
 		c = startController(ctx)
@@ -159,18 +158,3 @@ var _ = Describe("A credential that expires", Ordered, ContinueOnFailure, func()
 		Expect(server.requests.Load()).To(Equal(before))
 	})
 })
-
-// setJoined plays the klusterlet: the cluster has joined and is available.
-func setJoined(ctx context.Context, name string) {
-	GinkgoHelper()
-	Eventually(func(ctx context.Context) error {
-		cluster := getCluster(ctx, name)
-		for _, conditionType := range []string{"ManagedClusterJoined", "ManagedClusterConditionAvailable"} {
-			cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
-				Type: conditionType, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now(),
-			})
-		}
-		_, err := hubClusters.ClusterV1().ManagedClusters().UpdateStatus(ctx, cluster, metav1.UpdateOptions{})
-		return err
-	}).WithContext(ctx).Should(Succeed())
-}

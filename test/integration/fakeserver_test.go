@@ -142,17 +142,35 @@ func afterPreflight(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// asAnotherCluster is a server in front of a cluster that passes for another: it has a UID of its own.
-func asAnotherCluster(spoke *spokeCluster, uid string) *fakeServer {
+// answerVersion passes for a cluster of a Kubernetes version.
+func answerVersion(version string) http.HandlerFunc {
+	later := afterPreflight(answerStatus(http.StatusForbidden))
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			respond(w, http.StatusOK, fmt.Sprintf(`{"gitVersion":%q}`, version))
+			return
+		}
+		later(w, r)
+	}
+}
+
+// inFront is a proxy to a cluster that is asked as its administrator, whoever asks.
+func inFront(spoke *spokeCluster) *httputil.ReverseProxy {
 	GinkgoHelper()
 	transport, err := rest.TransportFor(spoke.Config())
 	Expect(err).NotTo(HaveOccurred())
 	target, err := url.Parse(spoke.URL())
 	Expect(err).NotTo(HaveOccurred())
-	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+	return &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Header.Del("Authorization")
 	}}
+}
+
+// asAnotherCluster is a server in front of a cluster that passes for another: it has a UID of its own.
+func asAnotherCluster(spoke *spokeCluster, uid string) *fakeServer {
+	GinkgoHelper()
+	proxy := inFront(spoke)
 	return newFakeServer(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/namespaces/kube-system" {
 			respond(w, http.StatusOK, kubeSystem(uid))
@@ -200,20 +218,19 @@ func listenTCPFunc(ctx context.Context, accepted func()) string {
 	return listener.Addr().String()
 }
 
-// proxyTCP forwards connections to a server and returns its own URL. accepted is called at the first connection.
+// proxyTCP forwards connections to a server and returns its own URL. accepted is called at each connection.
 func proxyTCP(ctx context.Context, server string, accepted func()) string {
 	GinkgoHelper()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(listener.Close)
-	var once sync.Once
 	go func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			once.Do(accepted)
+			accepted()
 			go forward(client, strings.TrimPrefix(server, "https://"))
 		}
 	}()

@@ -25,7 +25,6 @@ const (
 	nextTLS         = "put the CA that signs the API server's certificate into the Secret"
 	nextTLSName     = "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"
 	nextGrant       = "grant it the ClusterRole in manifests/managed-cluster"
-	forbidden       = "Forbidden: the credential may not do all that an import does; " + nextGrant
 	nextExpired     = "put a valid credential into the Secret"
 )
 

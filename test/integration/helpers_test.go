@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterinformers "open-cluster-management.io/api/client/cluster/informers/externalversions"
@@ -180,8 +181,9 @@ func (s *spokeCluster) clean(ctx context.Context) {
 	GinkgoHelper()
 	clusters, err := hubClusters.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	uid := s.uid(ctx)
 	for i := range clusters.Items {
-		if cluster := clusters.Items[i]; cluster.Annotations[kubeconfig.AnnotationClusterUID] == s.uid(ctx) {
+		if cluster := clusters.Items[i]; cluster.Annotations[kubeconfig.AnnotationClusterUID] == uid {
 			deleteCluster(ctx, cluster.Name)
 		}
 	}
@@ -197,16 +199,9 @@ func (s *spokeCluster) clean(ctx context.Context) {
 			Expect(err).NotTo(HaveOccurred())
 		}
 	}
-	// No controller empties and removes a namespace here.
-	namespaces := s.kube.CoreV1().Namespaces()
-	namespace, err := namespaces.Get(ctx, agentNamespace, metav1.GetOptions{})
-	if err == nil {
-		Expect(namespaces.Delete(ctx, agentNamespace, metav1.DeleteOptions{})).To(Succeed())
-		namespace.ResourceVersion, namespace.Spec.Finalizers = "", nil
-		_, err = namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{})
-	}
-	if !apierrors.IsNotFound(err) {
+	if _, err := s.kube.CoreV1().Namespaces().Get(ctx, agentNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		Expect(err).NotTo(HaveOccurred())
+		s.removeNamespace(ctx, agentNamespace)
 	}
 	crds := s.apiext.ApiextensionsV1().CustomResourceDefinitions()
 	Eventually(func(ctx context.Context) (int, error) {
@@ -217,6 +212,18 @@ func (s *spokeCluster) clean(ctx context.Context) {
 		list, err := crds.List(ctx, metav1.ListOptions{})
 		return len(list.Items), err
 	}).WithContext(ctx).Should(BeZero(), "CRDs are deleted")
+}
+
+// removeNamespace removes a namespace, which no controller empties and removes here.
+func (s *spokeCluster) removeNamespace(ctx context.Context, name string) {
+	GinkgoHelper()
+	namespaces := s.kube.CoreV1().Namespaces()
+	namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(namespaces.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+	namespace.ResourceVersion, namespace.Spec.Finalizers = "", nil
+	_, err = namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // expectKlusterlet expects on the cluster all that an import puts there.
@@ -391,6 +398,36 @@ func getCluster(ctx context.Context, name string) *clusterv1.ManagedCluster {
 	cluster, err := hubClusters.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return cluster
+}
+
+// setClusterConditions sets conditions of a ManagedCluster, as the hub, the klusterlet or an earlier run would. It returns the
+// version that it made.
+func setClusterConditions(ctx context.Context, name string, conditions ...metav1.Condition) (version string) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cluster, err := hubClusters.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range conditions {
+			meta.SetStatusCondition(&cluster.Status.Conditions, condition)
+		}
+		if cluster, err = hubClusters.ClusterV1().ManagedClusters().UpdateStatus(ctx, cluster, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		version = cluster.ResourceVersion
+		return nil
+	})).To(Succeed())
+	return version
+}
+
+// joinCluster says of a cluster what a klusterlet that has joined does.
+func joinCluster(ctx context.Context, name string) {
+	GinkgoHelper()
+	setClusterConditions(ctx, name,
+		metav1.Condition{Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "Test"},
+		metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "Test"})
+	Eventually(ourCondition(name, kubeconfig.ConditionCompleted)).WithContext(ctx).Should(HaveField("Status", metav1.ConditionTrue))
 }
 
 // condition is for Eventually: the importer's condition of a ManagedCluster, nil while there is none.

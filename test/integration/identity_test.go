@@ -4,7 +4,6 @@ package integration
 
 import (
 	"context"
-	"net/http"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -159,13 +158,7 @@ var _ = Describe("The identity of a cluster", Ordered, ContinueOnFailure, func()
 
 	It("is not asked for of a cluster that is too old", func(ctx SpecContext) {
 		name := newName("old")
-		server := newFakeServer(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/version" {
-				respond(w, http.StatusOK, `{"major":"1","minor":"15+","gitVersion":"v1.15.12-vendor.3"}`)
-				return
-			}
-			afterPreflight(answerStatus(http.StatusForbidden))(w, r)
-		})
+		server := newFakeServer(answerVersion("v1.15.12-vendor.3"))
 		secret := create(ctx, name, server.kubeconfig())
 		expectPreflightFailed(ctx, c, name, secret,
 			"ClusterTooOld: the cluster has Kubernetes 1.15, an import needs 1.16; upgrade the cluster", "")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -383,7 +384,7 @@ var _ = Describe("The life of an import", func() {
 			begun := make(chan struct{})
 			config := spoke.Config()
 			secret = kubeconfigSecret(name, harness.CertKubeconfig(
-				proxyTCP(ctx, spoke.URL(), func() { close(begun) }), config.CAData, config.CertData, config.KeyData))
+				proxyTCP(ctx, spoke.URL(), sync.OnceFunc(func() { close(begun) })), config.CAData, config.CertData, config.KeyData))
 			createSecret(ctx, secret)
 			createCluster(ctx, name)
 			Eventually(begun).WithContext(ctx).Should(BeClosed())

@@ -20,41 +20,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-
-	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/binaries"
 )
-
-// setClusterConditions sets conditions of a ManagedCluster, as the hub, the klusterlet or an earlier run would.
-func setClusterConditions(ctx context.Context, name string, conditions ...metav1.Condition) {
-	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		cluster, err := hubClusters.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range conditions {
-			meta.SetStatusCondition(&cluster.Status.Conditions, condition)
-		}
-		_, err = hubClusters.ClusterV1().ManagedClusters().UpdateStatus(ctx, cluster, metav1.UpdateOptions{})
-		return err
-	})).To(Succeed())
-}
-
-// joinCluster says of a cluster what a klusterlet that has joined does.
-func joinCluster(ctx context.Context, name string) {
-	GinkgoHelper()
-	setClusterConditions(ctx, name,
-		metav1.Condition{Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "Test"},
-		metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "Test"})
-	Eventually(ourCondition(name, kubeconfig.ConditionCompleted)).WithContext(ctx).Should(HaveField("Status", metav1.ConditionTrue))
-}
 
 // declaredWords are the constants of a type of strings in the provider's code.
 func declaredWords(typeName string) []string {

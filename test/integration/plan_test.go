@@ -9,8 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
@@ -109,22 +106,12 @@ func writeAttributes(req *http.Request, absent bool) []authorizationv1.ResourceA
 func (r *clusterRecorder) record(spoke *spokeCluster) *fakeServer {
 	GinkgoHelper()
 	r.reset()
-	transport, err := rest.TransportFor(spoke.Config())
-	Expect(err).NotTo(HaveOccurred())
-	target, err := url.Parse(spoke.URL())
-	Expect(err).NotTo(HaveOccurred())
-	proxy := &httputil.ReverseProxy{
-		Transport: transport,
-		Rewrite: func(req *httputil.ProxyRequest) {
-			req.SetURL(target)
-			req.Out.Header.Del("Authorization")
-		},
-		ModifyResponse: func(resp *http.Response) error {
-			if resp.Request.Method == http.MethodPatch && resp.StatusCode == http.StatusCreated {
-				r.noteRequest(resp.Request, true)
-			}
-			return nil
-		},
+	proxy := inFront(spoke)
+	proxy.ModifyResponse = func(resp *http.Response) error {
+		if resp.Request.Method == http.MethodPatch && resp.StatusCode == http.StatusCreated {
+			r.noteRequest(resp.Request, true)
+		}
+		return nil
 	}
 	return newFakeServer(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path != preflightPath {
@@ -262,7 +249,7 @@ var _ = Describe("The authorization check", Ordered, ContinueOnFailure, func() {
 		namespace := "open-cluster-management-" + name
 		importConfig(ctx, name, "klusterlet:\n  namespace: "+namespace)
 		create(ctx, name)
-		DeferCleanup(func(ctx SpecContext) { removeNamespace(ctx, spoke, namespace) })
+		DeferCleanup(func(ctx SpecContext) { spoke.removeNamespace(ctx, namespace) })
 		recorder.expectAsked()
 
 		joinCluster(ctx, name)
@@ -272,15 +259,3 @@ var _ = Describe("The authorization check", Ordered, ContinueOnFailure, func() {
 		Expect(resourcesOf(again(ctx, name))).To(ContainElement("namespaces"))
 	})
 })
-
-// removeNamespace removes a namespace where no controller does.
-func removeNamespace(ctx context.Context, spoke *spokeCluster, name string) {
-	GinkgoHelper()
-	namespaces := spoke.kube.CoreV1().Namespaces()
-	Expect(namespaces.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-	namespace, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	namespace.Spec.Finalizers = nil
-	_, err = namespaces.Finalize(ctx, namespace, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}

@@ -25,12 +25,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	addonv1alpha1 "open-cluster-management.io/api/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
@@ -320,17 +318,7 @@ func createAcceptedCluster(ctx context.Context, name string) {
 // reportCluster sets a condition of a ManagedCluster, as its klusterlet and the hub do. It returns the version that it made.
 func reportCluster(ctx context.Context, name, conditionType string, status metav1.ConditionStatus) (version string) {
 	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		cluster := getCluster(ctx, name)
-		meta.SetStatusCondition(&cluster.Status.Conditions, metav1.Condition{Type: conditionType, Status: status, Reason: "Test"})
-		updated, err := hubClusters.ClusterV1().ManagedClusters().UpdateStatus(ctx, cluster, metav1.UpdateOptions{})
-		if err != nil {
-			return err
-		}
-		version = updated.ResourceVersion
-		return nil
-	})).To(Succeed())
-	return version
+	return setClusterConditions(ctx, name, metav1.Condition{Type: conditionType, Status: status, Reason: "Test"})
 }
 
 // The clusters are imported once and are followed to the end, by one run of the component after the other: of more than 25
