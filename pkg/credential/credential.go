@@ -11,7 +11,8 @@ import (
 
 // Annotations that a user sets on the import Secret. They are API: a change goes through the changelog.
 const (
-	// AnnotationCredentialResolver is the name of the resolver. Default: ResolverKubeconfig.
+	// AnnotationCredentialResolver is the name of the resolver. Default: the one that Document names; else the one that serves
+	// the exec stanza of the kubeconfig; else ResolverKubeconfig.
 	AnnotationCredentialResolver = "import.open-cluster-management.io/credential-resolver"
 	// AnnotationKubeconfigKey is the data key that holds the kubeconfig. Default: the first that the Secret has of
 	// kubeconfig, value, value.yaml, config, admin.conf.
@@ -27,6 +28,16 @@ const (
 	ResolverKubeconfig = "kubeconfig"
 	// ResolverToken is for Secrets that hold server, token and ca.crt. See NewTokenResolver.
 	ResolverToken = "token"
+	// ResolverEKS is for clusters of Amazon EKS. See package eks.
+	ResolverEKS = "eks"
+	// ResolverGKE is for clusters of Google Kubernetes Engine. See package gke.
+	ResolverGKE = "gke"
+	// ResolverAKS is for clusters of Azure Kubernetes Service. See package aks.
+	ResolverAKS = "aks"
+	// ResolverExec is for plugins that the administrator provides. See package exec.
+	ResolverExec = "exec"
+	// ResolverClusterProfile is for ClusterProfiles on the hub. See package clusterprofile.
+	ResolverClusterProfile = "clusterprofile"
 )
 
 // Request is what a resolver works from.
@@ -43,8 +54,8 @@ type Resolver interface {
 	// attempt and from several goroutines at once, and returns soon after ctx is done.
 	//
 	// The error is an *InvalidError if a person must change the input, a *DeniedError if the administrator's options do not
-	// allow what the input asks for, a *PendingError if the input is fine but not ready yet, and any other error for what is
-	// unexpected. Its text reaches a condition that everyone who may read the ManagedCluster sees, and whose change starts
+	// allow what the input asks for, a *PendingError if the input is fine but not ready yet, a *MintError if a service refused or
+	// failed to give a credential, and any other error for what is unexpected. Its text reaches a condition that everyone who may read the ManagedCluster sees, and whose change starts
 	// another attempt: it holds no value of the Secret, and is the same for the same failure (no time, port, counter or order
 	// of a map). It names the data key or annotation; the caller names the Secret.
 	Resolve(ctx context.Context, req Request) (*rest.Config, error)

@@ -108,6 +108,36 @@ func IsPending(err error) (after time.Duration, pending bool) {
 	return max(p.After, 0), true
 }
 
+// MintError says that a service or a plugin, asked for a short-lived credential, refused or failed.
+//
+// Resolvers return it. The provider reports the text in the condition and tries again with its back-off.
+//
+// Find it with errors.As and a variable of type *MintError, or with IsMintFailed.
+type MintError struct {
+	// Err says who failed and how, and what to do. It must be fit for a condition: deterministic and without values.
+	Err error
+}
+
+// MintFailed wraps err in a MintError; nil stays nil.
+func MintFailed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &MintError{Err: err}
+}
+
+// Error is the text of the wrapped error.
+func (e *MintError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e *MintError) Unwrap() error { return e.Err }
+
+// IsMintFailed tells whether err is, or wraps, a MintError.
+func IsMintFailed(err error) bool {
+	var failed *MintError
+	return errors.As(err, &failed)
+}
+
 // refused wraps an error that comes from package restconfig: what an option of the administrator accepts is denied, all else
 // is invalid.
 func refused(err error) error {

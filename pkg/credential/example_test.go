@@ -38,7 +38,7 @@ func ExampleSet() {
 	fmt.Println(credential.IsDenied(err))
 	// Output:
 	// https://api.example.com:6443
-	// its credential resolver is not enabled: set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token
+	// its credential resolver is not enabled: set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token, or let the administrator of the hub allow it
 	// true
 }
 

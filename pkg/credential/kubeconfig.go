@@ -18,6 +18,16 @@ import (
 type KubeconfigOptions struct {
 	// InsecureSkipTLSVerify accepts kubeconfigs with insecure-skip-tls-verify. Default: false, they are a DeniedError.
 	InsecureSkipTLSVerify bool
+	// Proxies returns the values of proxy-url that are accepted. Default: none.
+	Proxies func() []string
+}
+
+func (o KubeconfigOptions) restconfig() restconfig.Options {
+	options := restconfig.Options{InsecureSkipTLSVerify: o.InsecureSkipTLSVerify}
+	if o.Proxies != nil {
+		options.Proxies = o.Proxies()
+	}
+	return options
 }
 
 // kubeconfigResolver holds no state besides its options.
@@ -47,18 +57,39 @@ func (r *kubeconfigResolver) Resolve(ctx context.Context, req Request) (*rest.Co
 	if req.Secret == nil {
 		return nil, errors.New("the request has no secret")
 	}
-	key, err := kubeconfigKey(req.Secret)
+	kubeconfig, err := parseKubeconfig(req.Secret, r.options.restconfig())
+	if err != nil {
+		return nil, err
+	}
+	return kubeconfig.Config, nil
+}
+
+// ParseStanza returns the kubeconfig of a Secret, in the context that is asked for, with its exec stanza; resolvers that serve
+// stanzas use it. Errors are those of the kubeconfig resolver, and an InvalidError if there is no stanza.
+func ParseStanza(secret *corev1.Secret, o KubeconfigOptions) (*restconfig.Kubeconfig, error) {
+	options := o.restconfig()
+	options.Exec = true
+	kubeconfig, err := parseKubeconfig(secret, options)
+	if err != nil {
+		return nil, err
+	}
+	if kubeconfig.Exec == nil {
+		return nil, Invalid(fmt.Errorf("the kubeconfig has no exec stanza: add one, or the data key %s", DocumentKey))
+	}
+	return kubeconfig, nil
+}
+
+func parseKubeconfig(secret *corev1.Secret, o restconfig.Options) (*restconfig.Kubeconfig, error) {
+	key, err := kubeconfigKey(secret)
 	if err != nil {
 		return nil, Invalid(err)
 	}
-	cfg, err := restconfig.FromKubeconfig(req.Secret.Data[key], restconfig.Options{
-		Context:               req.Secret.Annotations[AnnotationKubeconfigContext],
-		InsecureSkipTLSVerify: r.options.InsecureSkipTLSVerify,
-	})
+	o.Context = secret.Annotations[AnnotationKubeconfigContext]
+	kubeconfig, err := restconfig.Parse(secret.Data[key], o)
 	if err != nil {
 		return nil, refused(fmt.Errorf("data key %s: %w", key, nameAnnotation(err)))
 	}
-	return cfg, nil
+	return kubeconfig, nil
 }
 
 // kubeconfigKey finds the data key that holds the kubeconfig.

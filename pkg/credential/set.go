@@ -13,10 +13,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/pkg/restconfig"
 )
 
@@ -25,6 +27,20 @@ type SetOptions struct {
 	// InsecureSkipTLSVerify accepts a result that skips the verification of the server's certificate. Default: false, such
 	// a result is a DeniedError. The kubeconfig resolver has an option of its own; both must agree for it to take effect.
 	InsecureSkipTLSVerify bool
+	// Policy returns what the administrator allows now. Default: all resolvers of the set in all namespaces, and the addresses
+	// that policy.Default allows.
+	Policy func() *policy.Policy
+	// Exchanger serves Document.Exchange. Default: none, such Secrets are a DeniedError.
+	Exchanger Exchanger
+	// Forget drops what is kept of a Secret that is gone, and may be nil.
+	Forget func(secret types.UID)
+}
+
+// Exchanger exchanges credentials for short-lived ones. See package exchange.
+type Exchanger interface {
+	// Exchange returns a config with a short-lived credential, under the contract of Resolver.Resolve. original returns the
+	// config with the credential of the Secret; it has been checked.
+	Exchange(ctx context.Context, req Request, p TokenRequestParameters, original func(context.Context) (*rest.Config, error)) (*rest.Config, error)
 }
 
 // Set is the resolvers that are enabled, by name. It is itself a Resolver, does not change after NewSet, and is safe for
@@ -32,7 +48,7 @@ type SetOptions struct {
 type Set struct {
 	resolvers map[string]Resolver
 	names     []string
-	check     restconfig.Options
+	options   SetOptions
 }
 
 var _ Resolver = (*Set)(nil)
@@ -52,11 +68,11 @@ func NewSet(resolvers map[string]Resolver, o SetOptions) (*Set, error) {
 			return nil, fmt.Errorf("credential resolver %q is nil", name)
 		}
 	}
-	return &Set{
-		resolvers: maps.Clone(resolvers),
-		names:     names,
-		check:     restconfig.Options{InsecureSkipTLSVerify: o.InsecureSkipTLSVerify},
-	}, nil
+	if o.Policy == nil {
+		everything := policy.Default().WithRules(policy.Rule{Namespaces: []string{"*"}, Resolvers: []string{"*"}})
+		o.Policy = func() *policy.Policy { return everything }
+	}
+	return &Set{resolvers: maps.Clone(resolvers), names: names, options: o}, nil
 }
 
 // isNil also finds a nil pointer or function inside of the interface, which would panic only when the first Secret comes.
@@ -77,7 +93,7 @@ func isNil(r Resolver) bool {
 func (s *Set) NameFor(secret *corev1.Secret) string {
 	name := secret.Annotations[AnnotationCredentialResolver]
 	if name == "" {
-		name = ResolverKubeconfig
+		name = recognise(secret, s.options.Policy().Proxies())
 	}
 	if _, found := s.resolvers[name]; !found {
 		return ""
@@ -88,24 +104,66 @@ func (s *Set) NameFor(secret *corev1.Secret) string {
 // Names returns the names of the resolvers, sorted.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
-// Resolve runs the resolver that the Secret's annotation names, the kubeconfig resolver by default, on a deep copy of the
-// Secret, and checks the result with restconfig.Check. It never returns nil and nil.
+// Forget drops what is kept of a Secret that is gone.
+func (s *Set) Forget(secret types.UID) {
+	if s.options.Forget != nil {
+		s.options.Forget(secret)
+	}
+}
+
+// Resolve runs the resolver that the Secret's annotation names, by default the one that the Secret is recognised to be for,
+// on a deep copy of the Secret, and checks the result with restconfig.Check and the policy. It never returns nil and nil.
 //
-// An unknown name is a DeniedError. A result that breaks the rules is one too if SetOptions would allow it, and an InvalidError
-// otherwise. Errors of the resolver keep their kind. A panic of the resolver becomes an unexpected error without the panic's
-// value, which may hold a credential; the stack is logged.
+// A resolver that is not known, or that the policy does not allow in the namespace of the Secret, is a DeniedError. A result that breaks
+// the rules is one too if an option or the policy would allow it, and an InvalidError otherwise. Errors of the resolver keep
+// their kind. A panic of the resolver becomes an unexpected error without the panic's value, which may hold a credential; the
+// stack is logged.
 func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	if req.Secret == nil {
 		return nil, errors.New("the request has no secret")
 	}
+	req.Secret = req.Secret.DeepCopy()
+	document, err := ReadDocument(req.Secret)
+	if err != nil {
+		return nil, err
+	}
 	name := s.NameFor(req.Secret)
 	resolver, found := s.resolvers[name]
-	if !found {
+	rule := s.options.Policy().Rule(req.Secret.Namespace)
+	if !found || !policy.Matches(rule.Resolvers, name) {
 		// The name is not repeated: an annotation may hold anything, and the person sees it right there.
-		return nil, Denied(fmt.Errorf("its credential resolver is not enabled: set the annotation %s to one of %s",
-			AnnotationCredentialResolver, strings.Join(s.names, ", ")))
+		return nil, Denied(s.notEnabled(name, rule))
 	}
-	req.Secret = req.Secret.DeepCopy()
+	original := func(ctx context.Context) (*rest.Config, error) { return s.resolve(ctx, name, resolver, req) }
+	if document.Exchange == "" {
+		return original(ctx)
+	}
+	if s.options.Exchanger == nil || rule.TokenRequest != nil && !*rule.TokenRequest {
+		return nil, Denied(fmt.Errorf("data key %s: exchange is not allowed by the policy of the hub; remove it, or let the administrator of the hub allow it", DocumentKey))
+	}
+	var parameters TokenRequestParameters
+	if document.TokenRequest != nil {
+		parameters = *document.TokenRequest
+	}
+	return s.checked(s.options.Exchanger.Exchange(ctx, req, parameters, original))
+}
+
+// notEnabled is the text for a resolver that a Secret may not use. name is "" if no such resolver is known.
+func (s *Set) notEnabled(name string, rule policy.Rule) error {
+	allowed := slices.DeleteFunc(slices.Clone(s.names), func(name string) bool { return !policy.Matches(rule.Resolvers, name) })
+	if len(allowed) == 0 {
+		return errors.New("no credential resolver is enabled for its namespace; let the administrator of the hub add a rule to the policy")
+	}
+	which := "its credential resolver"
+	if name != "" {
+		which = "the credential resolver " + name + ", which it needs,"
+	}
+	return fmt.Errorf("%s is not enabled: set the annotation %s to one of %s, or let the administrator of the hub allow it",
+		which, AnnotationCredentialResolver, strings.Join(allowed, ", "))
+}
+
+// resolve runs one resolver and checks its result.
+func (s *Set) resolve(ctx context.Context, name string, resolver Resolver, req Request) (*rest.Config, error) {
 	cfg, err := call(ctx, name, resolver, req)
 	if err != nil {
 		return nil, fmt.Errorf("credential resolver %s: %w", name, err)
@@ -113,10 +171,27 @@ func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("credential resolver %s: returned neither a config nor an error", name)
 	}
-	// The copy keeps a resolver that hands out the same struct twice from seeing what the caller sets on it.
+	if cfg, err = s.checked(cfg, nil); err != nil {
+		return nil, fmt.Errorf("credential resolver %s: %w", name, err)
+	}
+	return cfg, nil
+}
+
+// checked returns a copy of a config that keeps the rules. The copy keeps a resolver that hands out the same struct twice
+// from seeing what the caller sets on it.
+func (s *Set) checked(cfg *rest.Config, err error) (*rest.Config, error) {
+	if err != nil {
+		return nil, err
+	}
+	current := s.options.Policy()
 	cfg = rest.CopyConfig(cfg)
-	if err := restconfig.Check(cfg, s.check); err != nil {
-		return nil, refused(fmt.Errorf("credential resolver %s: %w", name, err))
+	if err := restconfig.Check(cfg, restconfig.Options{
+		InsecureSkipTLSVerify: s.options.InsecureSkipTLSVerify, Proxies: current.Proxies(),
+	}); err != nil {
+		return nil, refused(err)
+	}
+	if err := current.CheckServer(cfg.Host, cfg.Proxy != nil); err != nil {
+		return nil, Denied(err)
 	}
 	return cfg, nil
 }

@@ -85,7 +85,7 @@ func TestSetResolve(t *testing.T) {
 		"by name":           {name: "other", fake: &credentialtest.Fake{Config: goodConfig()}},
 		"insecure, allowed": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, options: credential.SetOptions{InsecureSkipTLSVerify: true}},
 		"unknown": {name: testToken, denied: true,
-			want: "its credential resolver is not enabled: set the annotation " + annotation + " to one of kubeconfig, other"},
+			want: "its credential resolver is not enabled: set the annotation " + annotation + " to one of kubeconfig, other, or let the administrator of the hub allow it"},
 		"insecure": {name: "other", fake: &credentialtest.Fake{Config: insecureConfig}, denied: true,
 			want: "credential resolver other: rest.Config.TLSClientConfig.Insecure is not accepted: the credential resolver must not set it"},
 		"nil and nil": {name: "other",

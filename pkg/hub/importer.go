@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	clusterinventoryclient "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterscheme "open-cluster-management.io/api/client/cluster/clientset/versioned/scheme"
@@ -26,7 +27,7 @@ import (
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers/capi"
 
-	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
@@ -36,19 +37,6 @@ const (
 	// resyncPeriod is that of upstream's hub manager.
 	resyncPeriod = 30 * time.Minute
 )
-
-// NewResolvers returns the credential resolvers that import Secrets may name.
-func NewResolvers(o *ImporterOptions) (*credential.Set, error) {
-	resolvers, err := credential.NewSet(map[string]credential.Resolver{
-		credential.ResolverKubeconfig: credential.NewKubeconfigResolver(
-			credential.KubeconfigOptions{InsecureSkipTLSVerify: o.InsecureAllowSkipTLSVerify}),
-		credential.ResolverToken: credential.NewTokenResolver(),
-	}, credential.SetOptions{InsecureSkipTLSVerify: o.InsecureAllowSkipTLSVerify})
-	if err != nil {
-		return nil, fmt.Errorf("building the credential resolvers: %w", err)
-	}
-	return resolvers, nil
-}
 
 // RunImporter runs the importer on the hub that config leads to until the context ends, and returns when the last
 // import has ended. operatorNamespace is where the hub's components run. ready, if not nil, is called when the
@@ -71,7 +59,15 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	broadcaster.StartStructuredLogging(0)
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: kubeClient.CoreV1().Events(metav1.NamespaceAll)})
 	recorder := broadcaster.NewRecorder(clusterscheme.Scheme, corev1.EventSource{Component: recorderName})
-	resolvers, err := NewResolvers(o)
+	policies, err := policy.NewSource(o.PolicyFile)
+	if err != nil {
+		return fmt.Errorf("--policy-file: %w", err)
+	}
+	inventoryClient, err := clusterinventoryclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building the hub inventory client: %w", err)
+	}
+	resolvers, err := newResolvers(o, policies.Current, clusterProfiles(inventoryClient))
 	if err != nil {
 		return err
 	}
@@ -94,6 +90,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 				ClusterClient:    clusterClient,
 				ManagedClusters:  clusters,
 				Resolvers:        resolvers,
+				Policy:           policies.Current,
 				Plan:             plan(klusterletRenderers),
 				Recorder:         recorder,
 				ImportNamespaces: o.ImportNamespaces,

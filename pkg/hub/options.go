@@ -5,6 +5,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -28,6 +29,10 @@ const (
 	DefaultWorkers = 16
 	maxWorkers     = 1024
 
+	// policyFileVariable is for the drop-in, whose command line and volumes the hub's operator writes: an image can have both
+	// the file and the variable.
+	policyFileVariable = "IMPORT_POLICY_FILE"
+
 	// bodyVerbosity is the level at which client-go's rest.Request logs bodies.
 	bodyVerbosity = 8
 )
@@ -42,6 +47,12 @@ type ImporterOptions struct {
 	ImportNamespaces []string
 	// Connection bounds what is spent on one managed cluster.
 	Connection kubeconfig.ConnectionOptions
+	// PolicyFile is the path of an ImportPolicy; without one it is policy.Default.
+	PolicyFile string
+	// PluginDirectory holds the plugins that the policy names; none without one.
+	PluginDirectory string
+	// ClusterProfileProviderFile is the path of the access providers of ClusterProfiles.
+	ClusterProfileProviderFile string
 	// InsecureAllowSkipTLSVerify accepts kubeconfigs with insecure-skip-tls-verify; off.
 	InsecureAllowSkipTLSVerify bool
 	// Renderers are the options of OCM's renderers: which of them, the hub's URL, the agent's image.
@@ -57,6 +68,7 @@ func NewImporterOptions(renderers *importeroptions.Options, providers ...string)
 		Providers:        providers,
 		Workers:          DefaultWorkers,
 		ImportNamespaces: []string{kubeconfig.DefaultImportNamespace},
+		PolicyFile:       os.Getenv(policyFileVariable),
 		Renderers:        renderers,
 	}
 	o.Connection.Default()
@@ -85,6 +97,13 @@ func (o *ImporterOptions) AddFlags(flags *pflag.FlagSet) {
 		"Bound on the size of one answer of a managed cluster, decompressed.")
 	flags.Float32Var(&o.Connection.QPS, "spoke-api-qps", o.Connection.QPS, "Requests a second to one managed cluster.")
 	flags.IntVar(&o.Connection.Burst, "spoke-api-burst", o.Connection.Burst, "Requests at once to one managed cluster.")
+	flags.StringVar(&o.PolicyFile, "policy-file", o.PolicyFile,
+		"File of kind ImportPolicy: what import Secrets may ask for, read again when it changes. Without one, kubeconfigs and "+
+			"tokens. IMPORT_POLICY_FILE if that is set.")
+	flags.StringVar(&o.PluginDirectory, "plugin-directory", o.PluginDirectory,
+		"Directory of the plugins that the policy names, which must be read-only. Without one no plugin is run.")
+	flags.StringVar(&o.ClusterProfileProviderFile, "clusterprofile-provider-file", o.ClusterProfileProviderFile,
+		"File of the access providers of ClusterProfiles, as other users of the ClusterProfile API have it.")
 	flags.BoolVar(&o.InsecureAllowSkipTLSVerify, "insecure-allow-skip-tls-verify", o.InsecureAllowSkipTLSVerify,
 		"Accept kubeconfigs with insecure-skip-tls-verify: whoever is between the hub and the cluster gets the credential.")
 }

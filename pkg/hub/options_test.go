@@ -20,6 +20,7 @@ import (
 	importeroptions "open-cluster-management.io/ocm/pkg/registration/hub/importer/options"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
@@ -279,11 +280,14 @@ func TestRegistrationControllerValidates(t *testing.T) {
 
 func TestNewResolvers(t *testing.T) {
 	for _, insecure := range []bool{false, true} {
-		resolvers, err := NewResolvers(&ImporterOptions{InsecureAllowSkipTLSVerify: insecure})
+		resolvers, err := newResolvers(&ImporterOptions{InsecureAllowSkipTLSVerify: insecure}, policy.Default, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{credential.ResolverKubeconfig, credential.ResolverToken}, resolvers.Names()); diff != "" {
+		if diff := cmp.Diff([]string{
+			credential.ResolverAKS, credential.ResolverClusterProfile, credential.ResolverEKS, credential.ResolverExec,
+			credential.ResolverGKE, credential.ResolverKubeconfig, credential.ResolverToken,
+		}, resolvers.Names()); diff != "" {
 			t.Errorf("names (-want +got):\n%s", diff)
 		}
 		secret := kubeconfigSecret("insecure-skip-tls-verify: true")

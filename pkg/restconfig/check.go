@@ -2,16 +2,22 @@
 
 package restconfig
 
-import "k8s.io/client-go/rest"
+import (
+	"net/http"
+	"net/url"
+	"slices"
+
+	"k8s.io/client-go/rest"
+)
 
 // Check applies the rules of this package to a ready rest.Config, for example one that a credential resolver of a third
-// party returned. Of Options, only InsecureSkipTLSVerify matters. The error is a *FieldError; cfg is not changed.
+// party returned. Of Options, only InsecureSkipTLSVerify and Proxies matter. The error is a *FieldError; cfg is not changed.
 //
 // Refused are: file paths, exec and auth provider, basic authentication, impersonation, any scheme but https,
 // credentials, query or fragment in the address, missing CA data, skipped verification (unless allowed), and no
-// credential at all. Transport, Dial and Proxy are refused because they would replace the connection that the importer
+// credential at all. Transport and Dial are refused because they would replace the connection that the importer
 // builds, with its time limits and its check of addresses; WrapTransport is accepted since a token source needs it, and
-// counts as a credential.
+// counts as a credential. Proxy must give one of Options.Proxies.
 func Check(cfg *rest.Config, o Options) error {
 	if cfg == nil {
 		return &FieldError{Field: "rest.Config", Reason: ReasonMissing, NextStep: "the credential resolver must return one"}
@@ -34,6 +40,9 @@ func Check(cfg *rest.Config, o Options) error {
 	}, endpointNames{
 		server: "rest.Config.Host", serverName: "rest.Config.TLSClientConfig.ServerName", ca: "rest.Config.TLSClientConfig.CAData",
 	}, ""); err != nil {
+		return err
+	}
+	if err := checkProxy(cfg, o); err != nil {
 		return err
 	}
 	return checkIdentity(identity{
@@ -94,6 +103,23 @@ func checkIdentity(i identity, names identityNames, entry string) error {
 	}
 	if i.token == "" && len(i.cert) == 0 && !i.source {
 		return (&problem{ReasonMissing, "give a token, or a client certificate with its key"}).at(names.token, entry)
+	}
+	return nil
+}
+
+// checkProxy asks the function of a config, which is all that can be done with one, for the proxy to the server.
+func checkProxy(cfg *rest.Config, o Options) error {
+	if cfg.Proxy == nil {
+		return nil
+	}
+	denied := &FieldError{Field: "rest.Config.Proxy", Reason: ReasonDenied, NextStep: nextProxy}
+	server, err := url.Parse(cfg.Host)
+	if err != nil {
+		return denied
+	}
+	proxy, err := cfg.Proxy(&http.Request{Method: http.MethodGet, URL: server})
+	if err != nil || proxy != nil && !slices.Contains(o.Proxies, proxy.String()) {
+		return denied
 	}
 	return nil
 }

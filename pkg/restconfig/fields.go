@@ -2,7 +2,10 @@
 
 package restconfig
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // verdict says what becomes of a field.
 type verdict int
@@ -20,7 +23,11 @@ const (
 	rejected
 	// insecure: rejected unless Options.InsecureSkipTLSVerify, then copied.
 	insecure
-	// nested: part of a stanza that is rejected as a whole. A resolver that will read the stanza can give its own verdict here.
+	// stanza: rejected unless Options.Exec, then handed on for a resolver to read.
+	stanza
+	// proxied: rejected unless Options.Proxies has the value.
+	proxied
+	// nested: part of a stanza that is rejected as a whole.
 	nested
 )
 
@@ -45,7 +52,7 @@ const (
 	nextCredential = "use token, or client-certificate-data and client-key-data"
 	nextExec       = "plugins are not run; use a credential resolver, or " + nextCredential
 	nextAs         = "give the credentials of the identity itself"
-	nextProxy      = "remove it; only the administrator of the hub chooses a proxy"
+	nextProxy      = "remove it, or use one that the administrator of the hub accepts"
 	nextInsecure   = "remove it and put the CA in certificate-authority-data, or let the administrator of the hub allow it"
 	nextResolver   = "the credential resolver must not set it"
 )
@@ -74,7 +81,7 @@ func fields() []field {
 		{"NamedCluster", "Cluster", "clusters[].cluster", structure, ""},
 		{"Cluster", "LocationOfOrigin", "", unused, ""},
 		{"Cluster", "CertificateAuthority", "clusters[].cluster.certificate-authority", rejected, nextCA},
-		{"Cluster", "ProxyURL", "clusters[].cluster.proxy-url", rejected, nextProxy},
+		{"Cluster", "ProxyURL", "clusters[].cluster.proxy-url", proxied, nextProxy},
 		{"Cluster", "InsecureSkipTLSVerify", "clusters[].cluster.insecure-skip-tls-verify", insecure, nextInsecure},
 		{"Cluster", "Server", "clusters[].cluster.server", copied, ""},
 		{"Cluster", "TLSServerName", "clusters[].cluster.tls-server-name", copied, ""},
@@ -89,7 +96,7 @@ func fields() []field {
 		{"AuthInfo", "ClientCertificate", "users[].user.client-certificate", rejected, nextCert},
 		{"AuthInfo", "ClientKey", "users[].user.client-key", rejected, nextKey},
 		{"AuthInfo", "TokenFile", "users[].user.tokenFile", rejected, nextTokenFile},
-		{"AuthInfo", "Exec", "users[].user.exec", rejected, nextExec},
+		{"AuthInfo", "Exec", "users[].user.exec", stanza, nextExec},
 		{"AuthInfo", "AuthProvider", "users[].user.auth-provider", rejected, nextExec},
 		{"AuthInfo", "Username", "users[].user.username", rejected, nextCredential},
 		{"AuthInfo", "Password", "users[].user.password", rejected, nextCredential},
@@ -112,18 +119,18 @@ func fields() []field {
 
 		{"AuthProviderConfig", "Name", "users[].user.auth-provider.name", nested, ""},
 		{"AuthProviderConfig", "Config", "users[].user.auth-provider.config", nested, ""},
-		{"ExecConfig", "Command", "users[].user.exec.command", nested, ""},
-		{"ExecConfig", "Args", "users[].user.exec.args", nested, ""},
-		{"ExecConfig", "Env", "users[].user.exec.env", nested, ""},
-		{"ExecConfig", "APIVersion", "users[].user.exec.apiVersion", nested, ""},
-		{"ExecConfig", "InstallHint", "users[].user.exec.installHint", nested, ""},
-		{"ExecConfig", "ProvideClusterInfo", "users[].user.exec.provideClusterInfo", nested, ""},
-		{"ExecConfig", "InteractiveMode", "users[].user.exec.interactiveMode", nested, ""},
-		{"ExecConfig", "Config", "", nested, ""},
-		{"ExecConfig", "StdinUnavailable", "", nested, ""},
-		{"ExecConfig", "StdinUnavailableMessage", "", nested, ""},
-		{"ExecEnvVar", "Name", "users[].user.exec.env[].name", nested, ""},
-		{"ExecEnvVar", "Value", "users[].user.exec.env[].value", nested, ""},
+		{"ExecConfig", "Command", "users[].user.exec.command", stanza, ""},
+		{"ExecConfig", "Args", "users[].user.exec.args", stanza, ""},
+		{"ExecConfig", "Env", "users[].user.exec.env", stanza, ""},
+		{"ExecConfig", "APIVersion", "users[].user.exec.apiVersion", stanza, ""},
+		{"ExecConfig", "InstallHint", "users[].user.exec.installHint", unused, ""},
+		{"ExecConfig", "ProvideClusterInfo", "users[].user.exec.provideClusterInfo", stanza, ""},
+		{"ExecConfig", "InteractiveMode", "users[].user.exec.interactiveMode", unused, ""},
+		{"ExecConfig", "Config", "", unused, ""},
+		{"ExecConfig", "StdinUnavailable", "", unused, ""},
+		{"ExecConfig", "StdinUnavailableMessage", "", unused, ""},
+		{"ExecEnvVar", "Name", "users[].user.exec.env[].name", stanza, ""},
+		{"ExecEnvVar", "Value", "users[].user.exec.env[].value", stanza, ""},
 
 		{"rest.Config", "Username", "rest.Config.Username", rejected, nextResolver},
 		{"rest.Config", "Password", "rest.Config.Password", rejected, nextResolver},
@@ -131,10 +138,10 @@ func fields() []field {
 		{"rest.Config", "AuthProvider", "rest.Config.AuthProvider", rejected, nextResolver},
 		{"rest.Config", "AuthConfigPersister", "rest.Config.AuthConfigPersister", rejected, nextResolver},
 		{"rest.Config", "ExecProvider", "rest.Config.ExecProvider", rejected, nextResolver},
-		// These three replace the connection that the importer builds, with its time limits and its check of addresses.
+		// Transport and Dial replace the connection that the importer builds, with its time limits and its check of addresses.
 		{"rest.Config", "Transport", "rest.Config.Transport", rejected, nextResolver},
 		{"rest.Config", "Dial", "rest.Config.Dial", rejected, nextResolver},
-		{"rest.Config", "Proxy", "rest.Config.Proxy", rejected, nextResolver},
+		{"rest.Config", "Proxy", "rest.Config.Proxy", kept, ""},
 		{"rest.Config", "Impersonate", "rest.Config.Impersonate", structure, ""},
 		{"rest.Config", "TLSClientConfig", "rest.Config.TLSClientConfig", structure, ""},
 		{"rest.Config", "Host", "rest.Config.Host", kept, ""},
@@ -180,6 +187,9 @@ func refuse(table []field, owner string, value any, entry string, o Options) err
 		switch {
 		case f.verdict == insecure && !o.InsecureSkipTLSVerify:
 			reason = ReasonDenied
+		case f.verdict == proxied && !slices.Contains(o.Proxies, v.FieldByName(f.name).String()):
+			reason = ReasonDenied
+		case f.verdict == stanza && f.owner == "AuthInfo" && !o.Exec:
 		case f.verdict != rejected:
 			continue
 		}

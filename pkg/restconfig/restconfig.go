@@ -4,6 +4,9 @@ package restconfig
 
 import (
 	"bytes"
+	"net/http"
+	"net/url"
+	"slices"
 
 	"k8s.io/client-go/rest"
 	clientcmdapiv1 "k8s.io/client-go/tools/clientcmd/api/v1"
@@ -24,17 +27,60 @@ type Options struct {
 	// InsecureSkipTLSVerify accepts entries with insecure-skip-tls-verify. Default: false, such entries are refused.
 	// It does not turn verification off for entries that do not ask for it.
 	InsecureSkipTLSVerify bool
+	// Exec accepts entries with an exec stanza, which Parse hands on. Default: false, such entries are refused.
+	Exec bool
+	// Proxies are the values of proxy-url that are accepted, as http.Transport takes them. Default: none.
+	Proxies []string
 }
 
-// FromKubeconfig reads a kubeconfig, YAML or JSON, and returns a new rest.Config for one of its contexts. It does no I/O.
+// Kubeconfig is one context of a kubeconfig.
+type Kubeconfig struct {
+	// Config is where to connect to and whom as. It has no credential if Exec is set.
+	Config *rest.Config
+	// Exec is what the file would run for a credential; nil if it holds one.
+	Exec *Exec
+	// Cluster and User are the names of the entries. Cloud CLIs put the name of the cluster there.
+	Cluster, User string
+}
+
+// Exec is the exec stanza of a user: untrusted input, which nothing in this package runs or looks up.
+type Exec struct {
+	// Entry is the user, as errors show it.
+	Entry string
+	// APIVersion is that of the ExecCredential, such as client.authentication.k8s.io/v1.
+	APIVersion string
+	// Command is a name or a path.
+	Command string
+	// Args are the arguments, without the command.
+	Args []string
+	// Env is what is added to the environment.
+	Env []ExecEnv
+	// ProvideClusterInfo says that the plugin is told which cluster it is for.
+	ProvideClusterInfo bool
+}
+
+// ExecEnv is a variable of the environment.
+type ExecEnv struct{ Name, Value string }
+
+// FromKubeconfig reads a kubeconfig that holds its credential. See Parse; Options.Exec has no effect.
+func FromKubeconfig(data []byte, o Options) (*rest.Config, error) {
+	o.Exec = false
+	parsed, err := Parse(data, o)
+	if err != nil {
+		return nil, err
+	}
+	return parsed.Config, nil
+}
+
+// Parse reads a kubeconfig, YAML or JSON, and returns one of its contexts. It does no I/O.
 //
 // Every entry of the file must keep the rules, also one that the chosen context does not use. The result holds the
-// server, the TLS server name, the CA, the client certificate and key, the token (without a line break at its end) and the
-// choice about compression, and nothing else; it shares no memory with data.
+// server, the TLS server name, the CA, the client certificate and key, the token (without a line break at its end), the
+// choice about compression, and what Options accept besides; it shares no memory with data.
 //
 // The error is a *FieldError for the first rule that is broken, in a fixed order: the form of the file, then clusters,
 // users and contexts in the order of the file, then the choice of the context.
-func FromKubeconfig(data []byte, o Options) (*rest.Config, error) {
+func Parse(data []byte, o Options) (*Kubeconfig, error) {
 	file, err := decode(data)
 	if err != nil {
 		return nil, err
@@ -85,7 +131,13 @@ func FromKubeconfig(data []byte, o Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(clusters[chosen.Cluster], users[chosen.AuthInfo]), nil
+	position := slices.IndexFunc(file.AuthInfos, func(u clientcmdapiv1.NamedAuthInfo) bool { return u.Name == chosen.AuthInfo })
+	return &Kubeconfig{
+		Config:  build(clusters[chosen.Cluster], users[chosen.AuthInfo]),
+		Exec:    buildExec(users[chosen.AuthInfo].Exec, entryName(chosen.AuthInfo, position)),
+		Cluster: chosen.Cluster,
+		User:    chosen.AuthInfo,
+	}, nil
 }
 
 // FromToken returns a new rest.Config for a server address (https://host:port), a bundle of CA certificates (PEM) and a
@@ -151,8 +203,16 @@ func checkUser(table []field, u *clientcmdapiv1.AuthInfo, entry string, o Option
 	if err := refuse(table, "AuthInfo", *u, entry, o); err != nil {
 		return err
 	}
+	if u.Exec != nil {
+		if u.Exec.Command == "" {
+			return &FieldError{Field: "users[].user.exec.command", Entry: entry, Reason: ReasonMissing, NextStep: "name the plugin"}
+		}
+		if u.Token != "" || len(u.ClientCertificateData) > 0 || len(u.ClientKeyData) > 0 {
+			return &FieldError{Field: "users[].user.exec", Entry: entry, Reason: ReasonInvalid, NextStep: "the entry has another credential too; keep one"}
+		}
+	}
 	return checkIdentity(identity{
-		token: trimLine(u.Token), cert: u.ClientCertificateData, key: u.ClientKeyData,
+		token: trimLine(u.Token), cert: u.ClientCertificateData, key: u.ClientKeyData, source: u.Exec != nil,
 	}, identityNames{
 		token: "users[].user.token",
 		cert:  "users[].user.client-certificate-data",
@@ -184,6 +244,7 @@ func choose(file *clientcmdapiv1.Config, contexts map[string]*clientcmdapiv1.Con
 // build copies by allow-list: these are the fields that the table calls copied, and only these.
 func build(c *clientcmdapiv1.Cluster, u *clientcmdapiv1.AuthInfo) *rest.Config {
 	return &rest.Config{
+		Proxy:              proxy(c.ProxyURL),
 		Host:               c.Server,
 		BearerToken:        trimLine(u.Token),
 		DisableCompression: c.DisableCompression,
@@ -195,4 +256,28 @@ func build(c *clientcmdapiv1.Cluster, u *clientcmdapiv1.AuthInfo) *rest.Config {
 			KeyData:    u.ClientKeyData,
 		},
 	}
+}
+
+// buildExec copies what Exec names.
+func buildExec(e *clientcmdapiv1.ExecConfig, entry string) *Exec {
+	if e == nil {
+		return nil
+	}
+	exec := &Exec{
+		Entry: entry, APIVersion: e.APIVersion, Command: e.Command, Args: slices.Clone(e.Args),
+		ProvideClusterInfo: e.ProvideClusterInfo,
+	}
+	for _, env := range e.Env {
+		exec.Env = append(exec.Env, ExecEnv{Name: env.Name, Value: env.Value})
+	}
+	return exec
+}
+
+// proxy is for a URL that Options accept.
+func proxy(address string) func(*http.Request) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if address == "" || err != nil {
+		return nil
+	}
+	return http.ProxyURL(u)
 }

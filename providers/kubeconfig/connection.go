@@ -3,10 +3,13 @@
 package kubeconfig
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"syscall"
 	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -17,6 +20,8 @@ import (
 
 	operatorclient "open-cluster-management.io/api/client/operator/clientset/versioned"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
+
+	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
 const (
@@ -128,14 +133,18 @@ type connection struct {
 
 // connect builds the connection without sending anything. The transport is made here, not by client-go: client-go's
 // has no bound on the wait for an answer, takes proxies from the environment, and stays in a cache that never evicts.
-func connect(config *rest.Config, o ConnectionOptions) (*connection, error) {
+//
+// The policy is asked about each address that is dialled, after the name was resolved.
+func connect(config *rest.Config, o ConnectionOptions, current *policy.Policy) (*connection, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The text may quote what it could not parse.
 		return nil, errors.New("the TLS settings of the credential cannot be used")
 	}
 	var transport http.RoundTripper = &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext: (&net.Dialer{
+			Timeout: o.DialTimeout, KeepAlive: 30 * time.Second, ControlContext: checkAddress(current),
+		}).DialContext,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    o.TLSHandshakeTimeout,
 		ResponseHeaderTimeout:  o.ResponseHeaderTimeout,
@@ -143,7 +152,7 @@ func connect(config *rest.Config, o ConnectionOptions) (*connection, error) {
 		IdleConnTimeout:        idleConnTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     config.DisableCompression,
-		Proxy:                  nil,
+		Proxy:                  config.Proxy,
 	}
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
@@ -166,6 +175,28 @@ func connect(config *rest.Config, o ConnectionOptions) (*connection, error) {
 		raw:       &http.Client{Transport: bounded, CheckRedirect: noRedirect},
 		sanitized: &http.Client{Transport: &sanitizingTransport{next: bounded}, CheckRedirect: noRedirect},
 	}, nil
+}
+
+// NewHTTPClient returns a client for one managed cluster with the bounds, the checks and the credential that an import has,
+// for what is done before one. The bound on all requests together begins now.
+func NewHTTPClient(config *rest.Config, o ConnectionOptions, current *policy.Policy) (*http.Client, error) {
+	o.Default()
+	conn, err := connect(config, o, current)
+	if err != nil {
+		return nil, err
+	}
+	return conn.sanitized, nil
+}
+
+// checkAddress asks the policy about an address before it is dialled.
+func checkAddress(current *policy.Policy) func(context.Context, string, string, syscall.RawConn) error {
+	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		dialled, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return policy.ErrAddressDenied
+		}
+		return current.CheckAddress(dialled.Addr())
+	}
 }
 
 // clients returns the importer's four clients, all on the sanitizing transport.

@@ -568,7 +568,7 @@ func TestConnectQuotesNothing(t *testing.T) {
 			Host: "https://127.0.0.1", BearerToken: testToken, Username: sentinel, Password: sentinel,
 		},
 	} {
-		_, err := connect(config, patient())
+		_, err := connect(config, patient(), loopbackPolicy())
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			continue

@@ -47,6 +47,7 @@ import (
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/pkg/credential/credentialtest"
+	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
 const (
@@ -297,6 +298,16 @@ func silent(conn net.Conn) {
 	_ = conn.Close()
 }
 
+// loopbackPolicy is the default one with the addresses of test servers.
+var loopbackPolicy = sync.OnceValue(func() *policy.Policy {
+	p, err := policy.Parse([]byte("apiVersion: " + policy.APIVersion + "\nkind: " + policy.Kind +
+		"\nendpoints: {allowCIDRs: [0.0.0.0/0, 127.0.0.0/8, \"::/0\", \"::1/128\"]}\n"))
+	if err != nil {
+		panic(err)
+	}
+	return p
+})
+
 // patient are options whose every bound is far beyond the end of a test.
 func patient(edits ...func(*ConnectionOptions)) ConnectionOptions {
 	o := ConnectionOptions{
@@ -312,7 +323,7 @@ func patient(edits ...func(*ConnectionOptions)) ConnectionOptions {
 
 func mustConnect(t testing.TB, config *rest.Config, o ConnectionOptions) *connection {
 	t.Helper()
-	conn, err := connect(config, o)
+	conn, err := connect(config, o, loopbackPolicy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,7 +477,7 @@ func newFixture(t testing.TB, edits ...func(*Options)) *fixture {
 func (f *fixture) options() Options {
 	f.t.Helper()
 	resolvers, err := credential.NewSet(
-		map[string]credential.Resolver{credential.ResolverKubeconfig: f.resolver}, credential.SetOptions{})
+		map[string]credential.Resolver{credential.ResolverKubeconfig: f.resolver}, credential.SetOptions{Policy: loopbackPolicy})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -476,6 +487,7 @@ func (f *fixture) options() Options {
 		ClusterClient:   f.clusters,
 		ManagedClusters: f.informer.Cluster().V1().ManagedClusters(),
 		Resolvers:       resolvers,
+		Policy:          loopbackPolicy,
 		Plan: func(context.Context, *clusterv1.ManagedCluster) (*Plan, error) {
 			return &Plan{Hub: HubIdentity{Server: testHub, CAData: []byte("hub CA")}}, nil
 		},

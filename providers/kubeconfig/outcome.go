@@ -81,12 +81,15 @@ func credentialProblem(err error) *problem {
 		invalid *credential.InvalidError
 		denied  *credential.DeniedError
 		pending *credential.PendingError
+		failed  *credential.MintError
 		field   *restconfig.FieldError
 	)
 	p := &problem{reason: ReasonTokenMintFailed, detail: "the credential resolver failed", cause: err}
 	switch {
 	case errors.As(err, &denied):
 		p.reason, p.detail = ReasonPolicyDenied, err.Error()
+	case errors.As(err, &failed):
+		p.detail = err.Error()
 	case errors.As(err, &pending):
 		p.reason, p.detail, p.after = ReasonCredentialPending, err.Error(), pending.After
 	case errors.As(err, &invalid) && errors.As(err, &field) && field.Reason == restconfig.ReasonForbidden:

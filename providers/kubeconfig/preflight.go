@@ -28,6 +28,9 @@ import (
 	"k8s.io/klog/v2"
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
 // MinKubernetesVersion is the oldest version that serves what an import uses: CustomResourceDefinitions in
@@ -239,6 +242,11 @@ func requestProblem(err error) *problem {
 		failedIn, err = stageErr.stage, stageErr.err
 	}
 	switch {
+	case errors.Is(err, policy.ErrAddressDenied):
+		p.reason, p.detail = ReasonPolicyDenied, policy.ErrAddressDenied.Error()
+	case credential.IsMintFailed(err), credential.IsDenied(err), credential.IsInvalid(err):
+		// A token source could not renew its token.
+		return credentialProblem(err)
 	case errors.Is(err, errImportTimeout), errors.Is(err, errResponseTooLarge), errors.Is(err, errBodyBroken):
 		p.reason, p.detail = ReasonServerFailed, "the cluster's API server does not answer within the bounds: "+boundText(err)
 	case errors.As(err, &dnsErr):

@@ -31,6 +31,7 @@ import (
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
 const (
@@ -60,6 +61,8 @@ type Options struct {
 	Recorder record.EventRecorder
 	// ImportNamespaces are the namespaces whose Secrets may import any cluster; DefaultImportNamespace alone when nil.
 	ImportNamespaces []string
+	// Policy returns what the administrator allows now; policy.Default when nil.
+	Policy func() *policy.Policy
 	// Connection bounds what is spent on one managed cluster.
 	Connection ConnectionOptions
 	// DeclineClusterAPI leaves clusters that Cluster API owns to another importer. Leave it off when Cluster API's
@@ -73,6 +76,7 @@ type Provider struct {
 	clusterClient clusterclientset.Interface
 	clusters      clusterinformerv1.ManagedClusterInformer
 	resolvers     *credential.Set
+	policy        func() *policy.Policy
 	plan          func(ctx context.Context, cluster *clusterv1.ManagedCluster) (*Plan, error)
 	recorder      record.EventRecorder
 	connection    ConnectionOptions
@@ -113,6 +117,9 @@ func New(o Options) (*Provider, error) {
 	if errs := o.Connection.Validate(); len(errs) > 0 {
 		return nil, fmt.Errorf("option Connection: %w", errors.Join(errs...))
 	}
+	if o.Policy == nil {
+		o.Policy = policy.Default
+	}
 	if o.ImportNamespaces == nil {
 		o.ImportNamespaces = []string{DefaultImportNamespace}
 	}
@@ -126,6 +133,7 @@ func New(o Options) (*Provider, error) {
 		clusterClient: o.ClusterClient,
 		clusters:      o.ManagedClusters,
 		resolvers:     o.Resolvers,
+		policy:        o.Policy,
 		plan:          o.Plan,
 		recorder:      o.Recorder,
 		connection:    o.Connection,
@@ -292,7 +300,7 @@ func (p *Provider) connect(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if p := valid.problem(time.Now()); p != nil {
 		return nil, valid, p
 	}
-	conn, err := connect(config, p.connection)
+	conn, err := connect(config, p.connection, p.policy())
 	if err != nil {
 		return nil, valid, &problem{reason: ReasonCredentialInvalid, detail: err.Error(), cause: err}
 	}

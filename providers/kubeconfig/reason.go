@@ -153,7 +153,7 @@ var reasonInfos = map[Reason]reasonInfo{
 	ReasonCredentialInvalid:     {retryOnChange, ""},
 	ReasonPolicyDenied:          {retryOnChange, ""},
 	ReasonCredentialPending:     {retryBackoff, ""},
-	ReasonTokenMintFailed:       {retryByImporter, "see the logs of the import controller"},
+	ReasonTokenMintFailed:       {retryBackoff, "see the logs of the import controller"},
 	ReasonCredentialExpired:     {retryOnChange, "put a valid credential into the Secret"},
 	ReasonCredentialNotYetValid: {retryBackoff, "put a valid credential into the Secret, or compare the clocks"},
 	ReasonNameNotResolved:       {retryBackoff, "correct the server of the kubeconfig, or make its name resolvable from the hub"},

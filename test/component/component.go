@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"open-cluster-management.io/import-provider/test/binaries"
@@ -77,15 +78,34 @@ type Options struct {
 	Kubeconfig string
 	// Args are further flags.
 	Args []string
+	// Policy is the ImportPolicy, as YAML without apiVersion and kind. Default: LoopbackPolicy.
+	Policy string
+	// Env is the environment, NAME=value. Default: none.
+	Env []string
 	// LogFile receives the output, appended. Default: discarded.
 	LogFile string
 	// NotReady makes Start return once the process is healthy, ready or not.
 	NotReady bool
 }
 
+// LoopbackPolicy is the default policy with the addresses at which tests run their clusters.
+const LoopbackPolicy = "endpoints: {allowCIDRs: [127.0.0.0/8]}"
+
+// WritePolicy writes an ImportPolicy, as YAML without apiVersion and kind.
+func WritePolicy(path, spec string) error {
+	content := "apiVersion: config.import.open-cluster-management.io/v1alpha1\nkind: ImportPolicy\n" + spec + "\n"
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		return fmt.Errorf("writing a policy: %w", err)
+	}
+	return nil
+}
+
 // Process is a running import-controller.
 type Process struct {
 	*process.Process
+	// PolicyFile is the path of its policy.
+	PolicyFile string
+
 	probes  string
 	metrics string
 }
@@ -109,19 +129,29 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		return nil, err
 	}
 	probes, metrics := addresses[0], addresses[1]
+	if o.Policy == "" {
+		o.Policy = LoopbackPolicy
+	}
+	// A name of its own: several processes may have one kubeconfig.
+	policyFile := o.Kubeconfig + "-" + probes[strings.LastIndex(probes, ":")+1:] + ".policy.yaml"
+	if err := WritePolicy(policyFile, o.Policy); err != nil {
+		return nil, err
+	}
 	child, err := process.Start(process.Options{
+		Env:  o.Env,
 		Path: filepath.Join(o.BinDir, "import-controller"),
 		Args: slices.Concat([]string{
 			"--kubeconfig=" + o.Kubeconfig,
 			"--health-probe-bind-address=" + probes,
 			"--metrics-bind-address=" + metrics,
+			"--policy-file=" + policyFile,
 		}, o.Args),
 		LogFile: o.LogFile,
 	})
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Process: child, probes: probes, metrics: metrics}
+	p := &Process{Process: child, PolicyFile: policyFile, probes: probes, metrics: metrics}
 	path := "/readyz"
 	if o.NotReady {
 		path = "/healthz"

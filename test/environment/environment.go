@@ -143,7 +143,12 @@ func (h *Hub) StartDropIn(ctx context.Context, featureGates ...string) (*ocmhub.
 			return nil, err
 		}
 	}
+	policyFile := filepath.Join(h.environment.Dir, h.name+"-policy.yaml")
+	if err := component.WritePolicy(policyFile, component.LoopbackPolicy); err != nil {
+		return nil, err
+	}
 	return h.startRegistration(ctx, ocmhub.ControllerOptions{
+		Env:          []string{"IMPORT_POLICY_FILE=" + policyFile},
 		Command:      []string{filepath.Join(h.environment.componentBin, "registration"), "controller"},
 		FeatureGates: featureGates,
 		AutoApprove:  true,

@@ -1,0 +1,118 @@
+// Copyright Contributors to the Open Cluster Management project
+
+// Package cloud is what the resolvers of the clouds have in common: where their clusters are, and that a token goes nowhere else.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/credential/tokensource"
+	"open-cluster-management.io/import-provider/pkg/policy"
+	"open-cluster-management.io/import-provider/pkg/restconfig"
+)
+
+const (
+	// requestTimeout bounds a request to a service of a cloud.
+	requestTimeout = 15 * time.Second
+	// MaxResponseBytes bounds an answer of a service of a cloud.
+	MaxResponseBytes = 1 << 20
+)
+
+// Options are what the resolver of a cloud works with.
+type Options struct {
+	// Policy returns what the administrator allows now. Required.
+	Policy func() *policy.Policy
+	// Tokens holds the tokens. Required.
+	Tokens *tokensource.Cache
+	// Kubeconfig are the choices of the kubeconfig resolver.
+	Kubeconfig credential.KubeconfigOptions
+	// Clock is the time. Default: that of the machine.
+	Clock clock.PassiveClock
+	// HTTPClient sends requests to the services of the cloud, and to no managed cluster. Default: one with time limits that follows
+	// no redirect and takes proxies from the environment.
+	HTTPClient *http.Client
+	// Getenv reads the environment, in which the hub's platform says where its workload identity is. Default: os.Getenv.
+	Getenv func(string) string
+}
+
+// Default sets the fields that have defaults.
+func (o *Options) Default() {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.HTTPClient == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one by its documentation.
+		transport.ResponseHeaderTimeout = requestTimeout
+		o.HTTPClient = &http.Client{
+			Transport: transport, Timeout: requestTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+}
+
+// Endpoint is where a cloud says that a cluster is.
+type Endpoint struct {
+	// Servers are the addresses of the API server, https://host[:port]; the first is the one to use by default.
+	Servers []string
+	// CA is in PEM form.
+	CA []byte
+}
+
+// ErrOtherEndpoint is a DeniedError: the kubeconfig leads elsewhere than to the cluster that it names.
+var ErrOtherEndpoint = credential.Denied(errors.New("the server or the CA of the kubeconfig is not that of the cluster that its exec stanza " +
+	"is for: correct it, or let the administrator of the hub add it to endpoints.pinned"))
+
+// Binding returns nil if a token may be sent to the server of a config: the cloud reports it, with its CA. The error is
+// ErrOtherEndpoint.
+func (e Endpoint) Binding(config *rest.Config) error {
+	if !slices.ContainsFunc(e.Servers, func(server string) bool { return policy.SameServer(server, config.Host) }) ||
+		!policy.SameCA(e.CA, config.CAData) || config.Insecure || config.ServerName != "" {
+		return ErrOtherEndpoint
+	}
+	return nil
+}
+
+// Config is the config for a cluster without a kubeconfig: the first server. The error is a MintError.
+func (e Endpoint) Config() (*rest.Config, error) {
+	if len(e.Servers) == 0 {
+		return nil, credential.MintFailed(errors.New("the cloud reports no endpoint of the cluster"))
+	}
+	config := &rest.Config{Host: e.Servers[0], TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(e.CA)}}
+	return config, nil
+}
+
+// WithTokens returns a copy of a config whose requests carry the tokens of a source. One token is minted at once, so that an
+// error of the service is not taken for one of the cluster.
+func WithTokens(ctx context.Context, config *rest.Config, source *tokensource.Source) (*rest.Config, error) {
+	if _, err := source.Token(ctx); err != nil {
+		return nil, err //nolint:wrapcheck // the caller adds the resolver.
+	}
+	config = rest.CopyConfig(config)
+	config.WrapTransport = source.Wrap
+	return config, nil
+}
+
+// Key is the key of a token for a config.
+func Key(resolver string, req credential.Request, config *rest.Config, parameters string) tokensource.Key {
+	return tokensource.Key{
+		Resolver: resolver, SecretUID: req.Secret.UID, ResourceVersion: req.Secret.ResourceVersion,
+		Endpoint: tokensource.EndpointOf(config.Host, config.CAData), Parameters: parameters,
+	}
+}
+
+// Kubeconfig returns the kubeconfig of a Secret with its exec stanza. Without one the error is an InvalidError.
+func (o Options) KubeconfigOf(req credential.Request) (*restconfig.Kubeconfig, error) {
+	return credential.ParseStanza(req.Secret, o.Kubeconfig)
+}
