@@ -64,6 +64,9 @@ type Options struct {
 	// ControllerManager adds a kube-controller-manager with the controllers that tests need. Default: none, and then no
 	// namespace gets a default service account or is ever deleted, and nothing acts on a Deployment.
 	ControllerManager bool
+	// Authenticate is asked whose a bearer token is that the API server does not know itself, as the control planes of clouds
+	// do. It returns the user, or "" if the token is nobody's. Default: such tokens are refused.
+	Authenticate func(token string) (user string, groups []string)
 	// BinDir holds etcd, kube-apiserver and kube-controller-manager. Default: binaries.ControlPlane, which may build them
 	// and then reports to standard error.
 	BinDir string
@@ -83,6 +86,8 @@ type ControlPlane struct {
 
 	servingCA, clientCA *authority
 	adminCert, adminKey []byte
+
+	authenticator *authenticator // nil without Options.Authenticate
 
 	mu                sync.Mutex // guards what follows, over a whole start or stop of a process
 	etcd              *child
@@ -139,6 +144,12 @@ func start(ctx context.Context, o Options) (*ControlPlane, error) {
 	c.port = ports[0]
 	if err := c.writeCredentials(); err != nil {
 		return c, err
+	}
+
+	if o.Authenticate != nil {
+		if c.authenticator, err = startAuthenticator(c.file("authenticator.kubeconfig"), o.Authenticate); err != nil {
+			return c, err
+		}
 	}
 
 	c.mu.Lock()
@@ -264,25 +275,29 @@ func (c *ControlPlane) startEtcd(clientPort, peerPort int) error {
 
 // startAPIServer needs c.mu. On failure the process may still run.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	apiServer, err := startChild(filepath.Join(c.binDir, binaries.KubeAPIServer), c.logFile(binaries.KubeAPIServer),
-		"--etcd-servers="+c.etcdURL,
+	args := []string{
+		"--etcd-servers=" + c.etcdURL,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		"--secure-port="+strconv.Itoa(c.port),
-		"--tls-cert-file="+c.file("serving.crt"),
-		"--tls-private-key-file="+c.file("serving.key"),
-		"--client-ca-file="+c.file("client-ca.crt"),
-		"--service-account-issuer="+issuer,
-		"--service-account-key-file="+c.file("service-account.key"),
-		"--service-account-signing-key-file="+c.file("service-account.key"),
+		"--secure-port=" + strconv.Itoa(c.port),
+		"--tls-cert-file=" + c.file("serving.crt"),
+		"--tls-private-key-file=" + c.file("serving.key"),
+		"--client-ca-file=" + c.file("client-ca.crt"),
+		"--service-account-issuer=" + issuer,
+		"--service-account-key-file=" + c.file("service-account.key"),
+		"--service-account-signing-key-file=" + c.file("service-account.key"),
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
 		// An address of 127.0.0.0/8 is not allowed in Endpoints.
 		"--endpoint-reconciler-type=none",
-		"--cert-dir="+c.dir,
+		"--cert-dir=" + c.dir,
 		"--profiling=false",
-	)
+	}
+	if c.authenticator != nil {
+		args = append(args, c.authenticator.flags()...)
+	}
+	apiServer, err := startChild(filepath.Join(c.binDir, binaries.KubeAPIServer), c.logFile(binaries.KubeAPIServer), args...)
 	if err != nil {
 		return err
 	}
@@ -482,6 +497,7 @@ func (c *ControlPlane) Stop() error {
 		}
 	}
 	c.controllerManager, c.apiServer, c.etcd = nil, nil, nil
+	c.authenticator.stop()
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("stop control plane %q: %w", c.name, err)
 	}

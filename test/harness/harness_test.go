@@ -30,7 +30,15 @@ func TestControlPlane(t *testing.T) {
 	}
 	began := time.Now()
 	dir, logs := filepath.Join(t.TempDir(), "cluster"), t.TempDir()
-	c, err := Start(t.Context(), Options{Name: "hub", ControllerManager: true, Dir: dir, LogDir: logs})
+	c, err := Start(t.Context(), Options{
+		Name: "hub", ControllerManager: true, Dir: dir, LogDir: logs,
+		Authenticate: func(token string) (string, []string) {
+			if token == "of-a-cloud" {
+				return "cloud-user", []string{"cloud-group"}
+			}
+			return "", nil
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +98,17 @@ func TestControlPlane(t *testing.T) {
 		user, _ := whoAmI(t, fromKubeconfig(t, TokenKubeconfig(c.URL(), c.CAData(), token)))
 		if user != "system:serviceaccount:default:default" {
 			t.Errorf("got user %q", user)
+		}
+	})
+
+	t.Run("authenticator", func(t *testing.T) {
+		user, groups := whoAmI(t, fromKubeconfig(t, TokenKubeconfig(c.URL(), c.CAData(), "of-a-cloud")))
+		if user != "cloud-user" || !strings.Contains(groups, "cloud-group") {
+			t.Errorf("got user %q in %q", user, groups)
+		}
+		nobody := fromKubeconfig(t, TokenKubeconfig(c.URL(), c.CAData(), "of-nobody"))
+		if _, err := nobody.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+			t.Errorf("want unauthorized with a token that is nobody's, got %v", err)
 		}
 	})
 
