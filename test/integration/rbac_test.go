@@ -208,6 +208,15 @@ var _ = Describe("RBAC", func() {
 			importNow(ctx, newName("rbac"), spokes[0])
 			Eventually(c.log).Should(ContainSubstring("CertificateSigningRequests of a klusterlet cannot be read"))
 		},
+		{"", importerRoleName, 9}: func(ctx context.Context) { // ClusterProfiles
+			startWithProfiles(ctx, "")
+			name := newName("rbac")
+			secret := profileSecret(name, fleetNamespace, name)
+			createSecret(ctx, secret)
+			createCluster(ctx, name)
+			Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, "TokenMintFailed: credential resolver clusterprofile: the import "+
+				"controller may not read ClusterProfiles: let the administrator of the hub give it the permissions that manifests/rbac has"+seeLogs))
+		},
 
 		{importNamespace, importerRoleName, 0}:          notReady,
 		{ocmhub.OperatorNamespace, importerRoleName, 0}: renderFails("failed to get token from sa"),
