@@ -116,14 +116,19 @@ func IsPending(err error) (after time.Duration, pending bool) {
 type MintError struct {
 	// Err says who failed and how, and what to do. It must be fit for a condition: deterministic and without values.
 	Err error
+	// Cause is for the log of the import controller: it may vary and name addresses, and holds no credential. It may be nil.
+	Cause error
 }
 
 // MintFailed wraps err in a MintError; nil stays nil.
-func MintFailed(err error) error {
+func MintFailed(err error) error { return MintFailedBecause(nil, err) }
+
+// MintFailedBecause is MintFailed with a Cause, which may be nil.
+func MintFailedBecause(cause, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &MintError{Err: err}
+	return &MintError{Err: err, Cause: cause}
 }
 
 // Error is the text of the wrapped error.

@@ -37,8 +37,9 @@ type Options struct {
 	Kubeconfig credential.KubeconfigOptions
 	// Clock is the time. Default: that of the machine.
 	Clock clock.PassiveClock
-	// HTTPClient sends requests to the services of the cloud, and to no managed cluster. Default: one with time limits that follows
-	// no redirect and takes proxies from the environment.
+	// HTTPClient sends requests to the services of the cloud, and to no managed cluster. Default: one that waits 15 s for an answer
+	// and takes proxies from the environment. Whichever it is, Default makes a copy of it follow no redirect, so that no credential
+	// goes elsewhere, and fail to read an answer beyond MaxResponseBytes.
 	HTTPClient *http.Client
 	// Getenv reads the environment, in which the hub's platform says where its workload identity is. Default: os.Getenv.
 	Getenv func(string) string
@@ -50,16 +51,38 @@ func (o *Options) Default() {
 		o.Clock = clock.RealClock{}
 	}
 	if o.HTTPClient == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck,forcetypeassert // it is one by its documentation.
+		transport := http.DefaultTransport.(*http.Transport).Clone() // it is one by its documentation.
 		transport.ResponseHeaderTimeout = requestTimeout
-		o.HTTPClient = &http.Client{
-			Transport: transport, Timeout: requestTimeout,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+		o.HTTPClient = &http.Client{Transport: transport, Timeout: requestTimeout}
 	}
+	o.HTTPClient = Bounded(o.HTTPClient)
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
+}
+
+// Bounded returns a copy of a client that follows no redirect, and whose answers can't be read beyond MaxResponseBytes.
+func Bounded(client *http.Client) *http.Client {
+	copied := *client
+	copied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	next := copied.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	copied.Transport = bounded{next}
+	return &copied
+}
+
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = http.MaxBytesReader(nil, resp.Body, MaxResponseBytes)
+	return resp, nil
 }
 
 // Endpoint is where a cloud says that a cluster is.
@@ -86,11 +109,10 @@ func (e Endpoint) Binding(config *rest.Config) error {
 
 // Config is the config for a cluster without a kubeconfig: the first server. The error is a MintError.
 func (e Endpoint) Config() (*rest.Config, error) {
-	if len(e.Servers) == 0 {
-		return nil, credential.MintFailed(errors.New("the cloud reports no endpoint of the cluster"))
+	if len(e.Servers) == 0 || e.Servers[0] == "" || len(e.CA) == 0 {
+		return nil, credential.MintFailed(errors.New("the cloud reports no endpoint of the cluster, or no CA"))
 	}
-	config := &rest.Config{Host: e.Servers[0], TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(e.CA)}}
-	return config, nil
+	return &rest.Config{Host: e.Servers[0], TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(e.CA)}}, nil
 }
 
 // WithTokens returns a copy of a config whose requests carry the tokens of a source. One token is minted at once, so that an
@@ -100,6 +122,8 @@ func WithTokens(ctx context.Context, config *rest.Config, source *tokensource.So
 		return nil, err //nolint:wrapcheck // the caller adds the resolver.
 	}
 	config = rest.CopyConfig(config)
+	// The copy shares the bytes of the CA, with which a Mint compares what the cloud reports.
+	config.CAData = slices.Clone(config.CAData)
 	config.WrapTransport = source.Wrap
 	return config, nil
 }
@@ -112,7 +136,7 @@ func Key(resolver string, req credential.Request, config *rest.Config, parameter
 	}
 }
 
-// Kubeconfig returns the kubeconfig of a Secret with its exec stanza. Without one the error is an InvalidError.
+// KubeconfigOf returns the kubeconfig of a Secret with its exec stanza. Without one the error is an InvalidError.
 func (o Options) KubeconfigOf(req credential.Request) (*restconfig.Kubeconfig, error) {
 	return credential.ParseStanza(req.Secret, o.Kubeconfig)
 }

@@ -126,7 +126,11 @@ func newFixture(t *testing.T, rule policy.GKE) *fixture {
 	f.tokens = tokensource.NewCache(tokensource.Options{Clock: f.clock})
 	f.resolver = gke.New(cloud.Options{
 		Policy: func() *policy.Policy { return parse(t, &f.policy) },
-		Tokens: f.tokens, Clock: f.clock, HTTPClient: f.Client(),
+		Tokens: f.tokens, Clock: f.clock,
+		// A test may change the transport.
+		HTTPClient: &http.Client{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			return f.Client().Transport.RoundTrip(req)
+		})},
 		Getenv: func(name string) string { return f.getenv(name) },
 	})
 	return f
@@ -453,7 +457,7 @@ func TestRefusedStanzas(t *testing.T) {
 		{"a token", variable("CLOUDSDK_AUTH_ACCESS_TOKEN"), "remove the variable CLOUDSDK_AUTH_ACCESS_TOKEN"},
 		{"another metadata server", variable("GCE_METADATA_HOST"), "remove the variable GCE_METADATA_HOST"},
 		{"no service account", stanza("--impersonate_service_account=" + gcp.Canary), "--impersonate_service_account must be the email"},
-		{"an empty service account", stanza("--impersonate_service_account="), "--impersonate_service_account must be the email"},
+		{"an empty service account", stanza("--impersonate_service_account="), "--impersonate_service_account needs a value"},
 		{"a service account with a path", stanza("--impersonate_service_account=../" + account), "--impersonate_service_account must be the email"},
 		{"a project alone", stanza("--project=" + project), "the flags --project, --location and --cluster name a cluster together"},
 		{"a strange cluster", stanza("--project="+project, "--location="+location, "--cluster=../x"), "name a cluster together"},
@@ -702,8 +706,6 @@ func TestFailures(t *testing.T) {
 		{"strange CA", gcp.Container, write(`{"status":"RUNNING",` + known + `%%%"}}`), credential.IsMintFailed, "reports no CA of the cluster"},
 	}
 	f := newFixture(t, policy.GKE{HubIdentity: true, ServiceAccounts: []string{account}})
-	// As the default client of cloud.Options.
-	f.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			f.Respond(c.service, c.respond)

@@ -20,7 +20,6 @@ import (
 
 	"cloud.google.com/go/compute/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/pkg/credential/cloud"
@@ -53,19 +52,12 @@ const (
 // says, by the variable that all of Google's libraries read.
 func newMetadataClient(getenv func(string) string) *http.Client {
 	next := &http.Transport{DialContext: (&net.Dialer{Timeout: metadataDial}).DialContext}
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-			req = req.Clone(req.Context())
-			req.URL.Host = cmp.Or(getenv(metadataHostVariable), metadataAddress)
-			req.Host = req.URL.Host
-			resp, err := next.RoundTrip(req)
-			if err == nil {
-				resp.Body = http.MaxBytesReader(nil, resp.Body, cloud.MaxResponseBytes)
-			}
-			return resp, err //nolint:wrapcheck // http.Client adds the request.
-		}),
-	}
+	return cloud.Bounded(&http.Client{Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		req = req.Clone(req.Context())
+		req.URL.Host = cmp.Or(getenv(metadataHostVariable), metadataAddress)
+		req.Host = req.URL.Host
+		return next.RoundTrip(req)
+	})})
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -95,8 +87,7 @@ func (r *resolver) hubToken(ctx context.Context) (tokensource.Token, error) {
 		return tokensource.Token{}, credential.MintFailed(errors.New("the hub has no service account of Google Cloud: let the administrator of " +
 			"the hub attach one, by Workload Identity Federation for GKE or to its machine"))
 	case err != nil || answer.Token == "" || answer.Seconds <= 0:
-		logCause(ctx, "metadata", err)
-		return tokensource.Token{}, credential.MintFailed(errors.New("the metadata server of Google Cloud gives no token: the hub must run on " +
+		return tokensource.Token{}, credential.MintFailedBecause(causeOf(err), errors.New("the metadata server of Google Cloud gives no token: the hub must run on "+
 			"Google Cloud with a service account that it may use; let the administrator of the hub check that"))
 	}
 	return tokensource.Token{Value: answer.Token, Expiry: now.Add(time.Duration(answer.Seconds) * time.Second)}, nil
@@ -121,8 +112,7 @@ func (r *resolver) impersonate(ctx context.Context, own tokensource.Token, email
 	case status == http.StatusNotFound, status == http.StatusBadRequest:
 		return tokensource.Token{}, credential.Invalid(errors.New("the service account that it names does not exist: correct its email"))
 	case err != nil || answer.Token == "" || !answer.Expiry.After(r.options.Clock.Now()):
-		logCause(ctx, "iamcredentials", err)
-		return tokensource.Token{}, credential.MintFailed(errors.New("the IAM Service Account Credentials API gives no token: let the " +
+		return tokensource.Token{}, credential.MintFailedBecause(causeOf(err), errors.New("the IAM Service Account Credentials API gives no token: let the "+
 			"administrator of the hub check that it is reached from there"))
 	}
 	return tokensource.Token{Value: answer.Token, Expiry: answer.Expiry}, nil
@@ -165,8 +155,7 @@ func (r *resolver) endpoint(ctx context.Context, req credential.Request, t targe
 	case status == http.StatusNotFound, status == http.StatusBadRequest:
 		return cloud.Endpoint{}, credential.Invalid(errors.New("the cluster that it names does not exist: correct its project, location and name"))
 	case err != nil:
-		logCause(ctx, "container", err)
-		return cloud.Endpoint{}, credential.MintFailed(errors.New("the Kubernetes Engine API does not say where the cluster is: let the " +
+		return cloud.Endpoint{}, credential.MintFailedBecause(causeOf(err), errors.New("the Kubernetes Engine API does not say where the cluster is: let the "+
 			"administrator of the hub check that the API is reached from there"))
 	}
 	// The states are those of the API's enum Cluster.Status.
@@ -218,15 +207,15 @@ func serverOf(address string) string {
 	return ""
 }
 
-// logCause tells the administrator what the condition does not: it varies, and names addresses. What a service said is not in it,
-// nor is a URL, which names a cluster of a tenant.
-func logCause(ctx context.Context, service string, err error) {
+// causeOf is what the log may say of an error: not what a service said, nor a URL, which names a cluster of a tenant.
+func causeOf(err error) error {
 	if refused, ok := errors.AsType[*metadata.Error](err); ok {
-		err = fmt.Errorf("HTTP status %d", refused.Code)
-	} else if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err
+		return fmt.Errorf("HTTP status %d", refused.Code)
 	}
-	klog.FromContext(ctx).Info("A service of Google Cloud failed", "service", service, "err", err)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return err
 }
 
 // services are the addresses of the Kubernetes Engine API and of the IAM Service Account Credentials API.
@@ -261,7 +250,7 @@ func (r *resolver) call(ctx context.Context, method, address, token string, body
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode, fmt.Errorf("HTTP status %d", resp.StatusCode)
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(nil, resp.Body, cloud.MaxResponseBytes)).Decode(answer); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
 		return resp.StatusCode, fmt.Errorf("reading an answer: %w", err)
 	}
 	return resp.StatusCode, nil

@@ -7,6 +7,8 @@ package stanza
 import (
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/pkg/restconfig"
@@ -15,13 +17,13 @@ import (
 const (
 	fieldArgs = "users[].user.exec.args"
 	fieldEnv  = "users[].user.exec.env"
-	// maxName is the longest name of a flag that an error shows, in bytes.
+	// maxName is the longest name of a flag or a variable that an error shows, in bytes.
 	maxName = 40
 )
 
 // Grammar is what a tool's stanza may hold.
 type Grammar struct {
-	// Words are the arguments that are no flags, in their order, such as eks get-token.
+	// Words are the arguments that are no flags, in their order, such as eks get-token. Flags may stand before, between and after them.
 	Words []string
 	// Flags are the flags that are known, by their names with hyphens. Several may be for one value, such as -i and --cluster-id.
 	Flags map[string]Flag
@@ -39,72 +41,123 @@ type Flag struct {
 	OneOf []string
 }
 
-// Values are the values of flags by Flag.Value, and of variables by their names.
+// Values are the values of flags by Flag.Value, and of variables by their names. None is empty.
 type Values map[string]string
 
-// Parse reads a stanza. The error is an InvalidError that names the flag, the word or the variable, never a value.
+// Parse reads a stanza, which it does not change. A flag is written in full, as "--flag value", "--flag=value", "-f value" or
+// "-f=value"; no abbreviation, no short flags in one argument, no "--". A value is not empty, does not begin with a hyphen, and
+// has printable characters only: one that does is more likely a trick, or a flag whose value was forgotten.
+//
+// The error is an InvalidError that names the flag or the variable, never a value. The first problem is reported, in the order of
+// the arguments and then the variables.
 func Parse(exec *restconfig.Exec, g Grammar) (Values, error) {
-	refuse := func(field string, reason restconfig.Reason, next string) error {
-		return credential.Invalid(&restconfig.FieldError{Field: field, Entry: exec.Entry, Reason: reason, NextStep: next})
+	p := parser{exec: exec, grammar: g, values: Values{}}
+	if err := p.args(); err != nil {
+		return nil, err
 	}
-	tool := credential.CommandName(exec)
-	values := Values{}
-	words := g.Words
-	args := slices.Clone(exec.Args)
+	if err := p.env(); err != nil {
+		return nil, err
+	}
+	return p.values, nil
+}
+
+// Refuse is the InvalidError for a stanza whose values are of no use; next tells a person what to do, without a value.
+func Refuse(exec *restconfig.Exec, next string) error {
+	return refuse(exec, fieldArgs, restconfig.ReasonInvalid, next)
+}
+
+func refuse(exec *restconfig.Exec, field string, reason restconfig.Reason, next string) error {
+	return credential.Invalid(&restconfig.FieldError{Field: field, Entry: exec.Entry, Reason: reason, NextStep: next})
+}
+
+type parser struct {
+	exec    *restconfig.Exec
+	grammar Grammar
+	values  Values
+}
+
+func (p *parser) args() error {
+	words, args := p.grammar.Words, p.exec.Args
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
 		if !strings.HasPrefix(arg, "-") {
 			if len(words) == 0 || words[0] != arg {
-				return nil, refuse(fieldArgs, restconfig.ReasonUnknown, usage(tool, g))
+				return p.usage()
 			}
 			words = words[1:]
 			continue
 		}
 		name, value, inline := strings.Cut(arg, "=")
-		flag, known := g.Flags[name]
-		if !known {
-			return nil, refuse(fieldArgs, restconfig.ReasonForbidden, "remove the "+shown("flag", name)+" of "+tool+", which is not known here")
-		}
+		flag, known := p.grammar.Flags[name]
 		switch {
+		case !known:
+			return p.unknown(name)
 		case flag.Switch && inline:
-			return nil, refuse(fieldArgs, restconfig.ReasonInvalid, "the flag "+name+" takes no value")
+			return refuse(p.exec, fieldArgs, restconfig.ReasonInvalid, "the flag "+name+" takes no value")
 		case flag.Switch:
 			value = "true"
-		case !inline && len(args) == 0:
-			return nil, refuse(fieldArgs, restconfig.ReasonInvalid, "the flag "+name+" needs a value")
-		case !inline:
+		case !inline && len(args) > 0:
 			value, args = args[0], args[1:]
 		}
-		if _, twice := values[flag.Value]; twice {
-			return nil, refuse(fieldArgs, restconfig.ReasonDuplicate, "the flag "+name+" stands twice; keep one of them")
+		if err := p.set(fieldArgs, "the flag "+name, flag.Value, value, flag.OneOf); err != nil {
+			return err
 		}
-		if len(flag.OneOf) > 0 && !slices.Contains(flag.OneOf, value) {
-			return nil, refuse(fieldArgs, restconfig.ReasonForbidden, "the flag "+name+" must be one of "+strings.Join(flag.OneOf, ", "))
-		}
-		values[flag.Value] = value
 	}
 	if len(words) > 0 {
-		return nil, refuse(fieldArgs, restconfig.ReasonInvalid, usage(tool, g))
+		return p.usage()
 	}
-	for _, env := range exec.Env {
-		allowed, known := g.Env[env.Name]
-		if !known {
-			return nil, refuse(fieldEnv, restconfig.ReasonForbidden, "remove the "+shown("variable", env.Name)+", which is not known here")
-		}
-		if _, twice := values[env.Name]; twice {
-			return nil, refuse(fieldEnv, restconfig.ReasonDuplicate, "the variable "+env.Name+" stands twice; keep one of them")
-		}
-		if len(allowed) > 0 && !slices.Contains(allowed, env.Value) {
-			return nil, refuse(fieldEnv, restconfig.ReasonForbidden, "the variable "+env.Name+" must be one of "+strings.Join(allowed, ", "))
-		}
-		values[env.Name] = env.Value
-	}
-	return values, nil
+	return nil
 }
 
-func usage(tool string, g Grammar) string {
-	return "only " + strings.Join(append([]string{tool}, g.Words...), " ") + " with flags is known here"
+func (p *parser) env() error {
+	for _, env := range p.exec.Env {
+		allowed, known := p.grammar.Env[env.Name]
+		if !known {
+			return refuse(p.exec, fieldEnv, restconfig.ReasonForbidden, "remove the "+shown("variable", env.Name)+", which is not known here")
+		}
+		if err := p.set(fieldEnv, "the variable "+env.Name, env.Name, env.Value, allowed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set keeps a value. what is the flag or the variable, both of the grammar.
+func (p *parser) set(field, what, name, value string, oneOf []string) error {
+	_, twice := p.values[name]
+	switch {
+	case twice:
+		return refuse(p.exec, field, restconfig.ReasonDuplicate, what+" is set already; keep one of them")
+	case value == "":
+		return refuse(p.exec, field, restconfig.ReasonInvalid, what+" needs a value")
+	case len(oneOf) > 0 && !slices.Contains(oneOf, value):
+		return refuse(p.exec, field, restconfig.ReasonForbidden, what+" must be one of "+strings.Join(oneOf, ", "))
+	case strings.HasPrefix(value, "-"):
+		return refuse(p.exec, field, restconfig.ReasonInvalid, "the value of "+what+" must not begin with a hyphen")
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return refuse(p.exec, field, restconfig.ReasonInvalid, "the value of "+what+" must have printable characters only")
+	}
+	p.values[name] = value
+	return nil
+}
+
+// unknown is the error for an argument that begins with a hyphen and is no flag of the grammar.
+func (p *parser) unknown(name string) error {
+	tool := credential.CommandName(p.exec)
+	if len(name) > 2 && name[1] != '-' {
+		// The value of a short flag, or more of them, may stand right behind it.
+		if _, known := p.grammar.Flags[name[:2]]; known {
+			return refuse(p.exec, fieldArgs, restconfig.ReasonInvalid, "write the value of the flag "+name[:2]+" as an argument of its own")
+		}
+		name = name[:2]
+	}
+	return refuse(p.exec, fieldArgs, restconfig.ReasonForbidden, "remove the "+shown("flag", name)+" of "+tool+", which is not known here")
+}
+
+func (p *parser) usage() error {
+	words := append([]string{credential.CommandName(p.exec)}, p.grammar.Words...)
+	return refuse(p.exec, fieldArgs, restconfig.ReasonInvalid, "only "+strings.Join(words, " ")+" with flags is known here")
 }
 
 // shown names a flag or a variable, if what stands there looks like the name of one.
