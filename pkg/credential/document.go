@@ -92,7 +92,7 @@ type ClusterProfileParameters struct {
 
 // TokenRequestParameters are the choices of the exchange for a token of a ServiceAccount on the cluster.
 type TokenRequestParameters struct {
-	// ServiceAccount is namespace/name. Default: open-cluster-management-import/importer, as manifests/managed-cluster has it.
+	// ServiceAccount is namespace/name. Default: kube-system/import-provider, as manifests/managed-cluster has it.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Create makes the ServiceAccount and gives it what an import needs. Default: false, both must exist.
 	Create bool `json:"create,omitempty"`

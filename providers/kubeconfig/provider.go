@@ -147,6 +147,9 @@ func New(o Options) (*Provider, error) {
 	if p.secrets, err = newSecrets(o.MetadataClient, o.ImportNamespaces); err != nil {
 		return nil, err
 	}
+	if err := p.secrets.onDelete(o.Resolvers.Forget); err != nil {
+		return nil, err
+	}
 	if o.DeclineClusterAPI {
 		if p.clusterAPI, err = newClusterAPI(o.MetadataClient); err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
@@ -173,6 +174,31 @@ func (s *secrets) onChange(enqueue func(clusterName string)) error {
 				// The old object too: its annotation may have named another cluster.
 				notify(oldObj)
 				notify(newObj)
+			},
+			DeleteFunc: notify,
+		}); err != nil {
+			return fmt.Errorf("watching import Secrets: %w", err)
+		}
+	}
+	return nil
+}
+
+// onDelete calls forget with the UID of each Secret that is gone.
+func (s *secrets) onDelete(forget func(secret types.UID)) error {
+	notify := func(obj any) {
+		if secret, err := eventObject(obj); err == nil {
+			forget(secret.GetUID())
+		}
+	}
+	for _, informer := range s.informers {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(oldObj, newObj any) {
+				// Deleted and created again under the same name while the watch was interrupted.
+				before, err := eventObject(oldObj)
+				after, errAfter := eventObject(newObj)
+				if err == nil && errAfter == nil && before.GetUID() != after.GetUID() {
+					notify(oldObj)
+				}
 			},
 			DeleteFunc: notify,
 		}); err != nil {

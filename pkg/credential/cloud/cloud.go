@@ -24,7 +24,7 @@ const (
 	// requestTimeout bounds a request to a service of a cloud.
 	requestTimeout = 15 * time.Second
 	// MaxResponseBytes bounds an answer of a service of a cloud.
-	MaxResponseBytes = 1 << 20
+	MaxResponseBytes = 8 << 20
 )
 
 // Options are what the resolver of a cloud works with.
