@@ -577,9 +577,9 @@ func clusterEvent(name, eventType, reason, note string) event {
 	return event{"ManagedCluster", "", name, eventType, reason, note}
 }
 
-// expectNoLeak expects the sentinel in nothing that a person or a machine can see: log, arguments, metrics, events,
-// ManagedClusters.
-func expectNoLeak(ctx context.Context, c *controller) {
+// expectNoLeak expects the sentinel, and more secrets, in nothing that a person or a machine can see: log, arguments, metrics,
+// events, ManagedClusters.
+func expectNoLeak(ctx context.Context, c *controller, secrets ...string) {
 	GinkgoHelper()
 	status, metrics := c.get(ctx, "/metrics")
 	Expect(status).To(Equal(http.StatusOK))
@@ -596,9 +596,10 @@ func expectNoLeak(ctx context.Context, c *controller) {
 		"events":          fmt.Sprint(events.Items),
 		"ManagedClusters": fmt.Sprint(clusters.Items),
 	} {
-		at := strings.Index(text, sentinel)
-		if at >= 0 {
-			Fail(fmt.Sprintf("the token is in the %s: …%s…", place, text[max(0, at-300):min(len(text), at+100)]))
+		for _, secret := range append(secrets, sentinel) {
+			if at := strings.Index(text, secret); at >= 0 {
+				Fail(fmt.Sprintf("a secret is in the %s: …%s…", place, text[max(0, at-300):min(len(text), at+100)]))
+			}
 		}
 	}
 }
