@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ const (
 	// goalChurn leaves room for what a garbage collector and a runtime hold by chance.
 	goalChurn = 1.2
 
+	pluginStarts  = 20
 	stormRequests = 50
 	// churnWarm Secrets fill all caches and pools; what comes after must not take more.
 	churnWarm, churnSecrets = 1000, 10000
@@ -89,6 +91,43 @@ func (b *bench) size(ctx context.Context, name string) (float64, error) {
 	}
 	return float64(info.Size()), nil
 }
+
+// mintCPU compares the CPU of a token that is signed in this process with that of starting a plugin that has the same libraries.
+func (b *bench) mintCPU(ctx context.Context) error {
+	progress("signing tokens of EKS, and starting a plugin")
+	root, err := binaries.ModuleRoot()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	// The benchmark beside the code: what it signs is not exported.
+	cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-bench=^BenchmarkToken$", "-benchtime=2s", "./pkg/credential/eks")
+	cmd.Dir = root
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("running the benchmark of eks: %w\n%s", err, output)
+	}
+	found := nanoseconds.FindSubmatch(output)
+	if found == nil {
+		return fmt.Errorf("the benchmark of eks printed no time:\n%s", output)
+	}
+	sign, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		return fmt.Errorf("reading the benchmark of eks: %w", err)
+	}
+	var plugin time.Duration
+	for range pluginStarts {
+		cmd := exec.CommandContext(ctx, filepath.Join(b.dir, "size-clouds"))
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("starting a plugin: %w", err)
+		}
+		plugin += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	ratio := b.report.add(figure{name: "mint-cpu", unit: "ms", value: sign / 1e6, peer: plugin.Seconds() * 1e3 / pluginStarts})
+	b.report.goal("CPU of a minted token to that of starting a plugin", "mint-cpu", ratio, goalMintCPU)
+	return nil
+}
+
+var nanoseconds = regexp.MustCompile(`BenchmarkToken\S*\s+\d+\s+([0-9.]+) ns/op`)
 
 // storm has a server that accepts no token asked again and again, with a token source of ours and with client-go's plugin.
 func (b *bench) storm(ctx context.Context) error {

@@ -26,9 +26,11 @@ const (
 	scenarioAlone   = "alone"
 	scenarioTen     = "ten"
 	scenarioOneHung = "ten-one-hung"
+	// scenarioCredentials needs no hub.
+	scenarioCredentials = "credentials"
 )
 
-var scenarios = []string{scenarioAlone, scenarioTen, scenarioOneHung}
+var scenarios = []string{scenarioCredentials, scenarioAlone, scenarioTen, scenarioOneHung}
 
 type options struct {
 	rounds    int
@@ -75,15 +77,17 @@ func run(ctx context.Context, o options) (err error) {
 	}()
 	b := &bench{options: o, dir: dir}
 	defer func() { err = errors.Join(err, b.stop()) }()
-	if err := b.start(ctx); err != nil {
-		return err
-	}
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{scenarioAlone, b.alone}, {scenarioTen, b.ten}, {scenarioOneHung, b.oneHung}} {
+	}{{scenarioCredentials, b.credentials}, {scenarioAlone, b.alone}, {scenarioTen, b.ten}, {scenarioOneHung, b.oneHung}} {
 		if o.only != "" && o.only != s.name {
 			continue
+		}
+		if s.name != scenarioCredentials && b.ours == nil {
+			if err := b.start(ctx); err != nil {
+				return err
+			}
 		}
 		if err := s.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
