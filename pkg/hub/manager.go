@@ -117,6 +117,8 @@ func NewImportController(version string) (*cobra.Command, error) {
 	flags := cmd.Flags()
 	o.addFlags(flags)
 	logsapi.AddFlags(logging, flags)
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(newPluginsCommand())
 	return cmd, nil
 }
 

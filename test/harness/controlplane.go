@@ -289,6 +289,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
+		// On by default from Kubernetes 1.35 on.
+		"--feature-gates=ImageVolume=true",
 		// An address of 127.0.0.0/8 is not allowed in Endpoints.
 		"--endpoint-reconciler-type=none",
 		"--cert-dir=" + c.dir,

@@ -55,6 +55,9 @@ type flight struct {
 	landed chan struct{}
 	held   *held
 	err    error
+	// waiting is how many wait for it, guarded by Source.lock. When the last of them has given up it is cancelled.
+	waiting int
+	cancel  context.CancelFunc
 }
 
 func newSource(o Options, key Key, g *generation, renew Renew) *Source {
@@ -65,7 +68,8 @@ func newSource(o Options, key Key, g *generation, renew Renew) *Source {
 // that those which were minted together are not renewed together), or after the cluster refused the last one. While a valid token
 // can't be replaced it is used, and that is tried again after RenewalInterval; not so after a DeniedError or an InvalidError.
 //
-// Who asks for a token while one is being minted gets the valid one, or waits. The mint goes on when the caller gives up.
+// Who asks for a token while one is being minted gets the valid one, or waits. The mint goes on when a caller gives up, until the
+// last of them has.
 // Errors are those of the Mint, that of ctx, a MintError after Options.MintTimeout, and a MintError if the source was dropped.
 func (s *Source) Token(ctx context.Context) (Token, error) { return s.TokenBy(ctx, s.renew) }
 
@@ -127,6 +131,7 @@ func (s *Source) get(ctx context.Context, renew Renew, remembered time.Duration)
 		s.start(ctx, renew, present)
 	}
 	current := s.flight
+	current.waiting++
 	s.lock.Unlock()
 	return s.await(ctx, current, present)
 }
@@ -142,6 +147,7 @@ func (s *Source) await(ctx context.Context, current *flight, present *held) (*he
 	var err error
 	select {
 	case <-ctx.Done():
+		s.giveUp(current)
 		return nil, ctx.Err()
 	case <-enough:
 		err = errTimeout
@@ -159,6 +165,20 @@ func (s *Source) await(ctx context.Context, current *flight, present *held) (*he
 	return nil, err
 }
 
+// giveUp leaves a mint to the others who wait for it, and ends it if there are none.
+func (s *Source) giveUp(current *flight) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if current.waiting--; current.waiting > 0 {
+		return
+	}
+	current.cancel()
+	if s.flight == current {
+		// Who comes next is not to wait for the end of it.
+		s.flight = nil
+	}
+}
+
 // present returns the token if it is valid. The caller has the lock.
 func (s *Source) present(now time.Time) *held {
 	if s.held == nil || !now.Before(s.held.until) {
@@ -169,14 +189,14 @@ func (s *Source) present(now time.Time) *held {
 
 // start mints a token in the background. The caller has the lock.
 func (s *Source) start(ctx context.Context, renew Renew, present *held) {
-	started := &flight{landed: make(chan struct{})}
-	s.flight = started
 	var current Token
 	if present != nil {
 		current = present.token()
 	}
 	// Not the values of ctx either: a request that waits may have a trace in it, which is not for the requests of the mint.
 	detached, cancel := context.WithTimeout(klog.NewContext(context.Background(), klog.FromContext(ctx)), s.mintTimeout)
+	started := &flight{landed: make(chan struct{}), cancel: cancel}
+	s.flight = started
 	go func() {
 		defer cancel()
 		var token Token
@@ -200,6 +220,10 @@ func (s *Source) land(landed *flight, token Token, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	defer close(landed.landed)
+	if s.flight != landed {
+		// All who waited for it have given up.
+		return
+	}
 	s.flight = nil
 	now := s.clock.Now()
 	fresh := &held{token: func() Token { return token }, until: token.Expiry}

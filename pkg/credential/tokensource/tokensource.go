@@ -45,8 +45,8 @@ const (
 	// DefaultMaxEntries is for hubs of thousands of clusters. An entry is about a kilobyte and the token, of which the longest
 	// that clouds issue have a few.
 	DefaultMaxEntries = 10000
-	// DefaultMintTimeout is above what a token service or a plugin takes, and below what an import may take.
-	DefaultMintTimeout = 30 * time.Second
+	// DefaultMintTimeout is above the longest timeout of a plugin (policy.Plugin). Who waits for a token has a bound of its own.
+	DefaultMintTimeout = 6 * time.Minute
 	// RefusalInterval is how often, at most, a token is replaced because the cluster refused it.
 	RefusalInterval = time.Minute
 	// RenewalInterval is how long a token that is still valid is used after it could not be renewed, before that is tried again.

@@ -259,6 +259,45 @@ func TestParallelCallersShareOneMint(t *testing.T) {
 	})
 }
 
+// TestMintEndsWithTheLastWhoWaits: a plugin that hangs is not left running for nobody.
+func TestMintEndsWithTheLastWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := newService()
+		var ended []error
+		source := tokensource.NewCache(tokensource.Options{}).Source(keyOf("uid", "1"), func(ctx context.Context) (tokensource.Token, error) {
+			if len(ended) > 0 {
+				return service.mint(ctx)
+			}
+			<-ctx.Done()
+			ended = append(ended, ctx.Err())
+			return tokensource.Token{}, ctx.Err()
+		})
+		var waiting sync.WaitGroup
+		first, cancelFirst := context.WithCancel(t.Context())
+		second, cancelSecond := context.WithCancel(t.Context())
+		for _, ctx := range []context.Context{first, second} {
+			waiting.Go(func() {
+				if _, err := source.Token(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancelFirst()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Fatal("the mint ended though somebody waits for it")
+		}
+		cancelSecond()
+		waiting.Wait()
+		synctest.Wait()
+		if len(ended) != 1 || !errors.Is(ended[0], context.Canceled) {
+			t.Fatalf("the mint goes on for nobody: %v", ended)
+		}
+		mustToken(t, source)
+	})
+}
+
 func TestMintIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := newService()
