@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -110,8 +111,14 @@ func ReadDocument(secret *corev1.Secret) (*Document, error) {
 	case len(data) > maxDocument:
 		return nil, Invalid(fmt.Errorf("data key %s is too large: the limit is 64 KiB", DocumentKey))
 	}
-	if err := yaml.UnmarshalStrict(data, document); err != nil {
-		// The text of the library quotes its input.
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err == nil {
+		var strict []error
+		strict, err = kjson.UnmarshalStrict(asJSON, document)
+		err = errors.Join(append(strict, err)...)
+	}
+	if err != nil {
+		// The texts of the libraries quote their input.
 		return nil, Invalid(fmt.Errorf("data key %s is not valid: it must be YAML with known keys, each once, and values of the right type", DocumentKey))
 	}
 	count := 0
@@ -122,7 +129,6 @@ func ReadDocument(secret *corev1.Secret) (*Document, error) {
 			count++
 		}
 	}
-	var err error
 	switch {
 	case count > 1:
 		err = errors.New("set only one of eks, gke, aks, exec, clusterProfile")

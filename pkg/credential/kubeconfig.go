@@ -57,8 +57,14 @@ func (r *kubeconfigResolver) Resolve(ctx context.Context, req Request) (*rest.Co
 	if req.Secret == nil {
 		return nil, errors.New("the request has no secret")
 	}
-	kubeconfig, err := parseKubeconfig(req.Secret, r.options.restconfig())
+	options := r.options.restconfig()
+	kubeconfig, err := parseKubeconfig(req.Secret, options)
 	if err != nil {
+		// A stanza is for another resolver, which was not found for what else is wrong with the file: that is what to mend.
+		options.Exec = true
+		if _, other := parseKubeconfig(req.Secret, options); other != nil {
+			return nil, other
+		}
 		return nil, err
 	}
 	return kubeconfig.Config, nil

@@ -80,6 +80,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	informers := clusterinformers.NewSharedInformerFactory(clusterClient, resyncPeriod)
 	clusters := informers.Cluster().V1().ManagedClusters()
 	var importProviders []providers.Interface
+	policyChanged := func() {}
 	synced := []cache.InformerSynced{clusters.Informer().HasSynced}
 	for _, name := range o.Providers {
 		switch name {
@@ -102,6 +103,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 				return fmt.Errorf("building provider %s: %w", name, err)
 			}
 			synced = append(synced, provider.HasSynced)
+			policyChanged = provider.PolicyChanged
 			importProviders = append(importProviders, provider)
 		case ProviderCAPI:
 			importProviders = append(importProviders, capi.NewCAPIProvider(config, clusters))
@@ -118,6 +120,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	for _, provider := range importProviders {
 		running.Go(func() { provider.Run(ctx) })
 	}
+	running.Go(func() { policies.Run(ctx, policyChanged) })
 	// A provider that does not know its Secrets yet would leave a cluster to the next in the list.
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil

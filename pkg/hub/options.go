@@ -15,6 +15,7 @@ import (
 
 	importeroptions "open-cluster-management.io/ocm/pkg/registration/hub/importer/options"
 
+	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
@@ -47,7 +48,7 @@ type ImporterOptions struct {
 	ImportNamespaces []string
 	// Connection bounds what is spent on one managed cluster.
 	Connection kubeconfig.ConnectionOptions
-	// PolicyFile is the path of an ImportPolicy; without one it is policy.Default.
+	// PolicyFile is the path of an ImportPolicy, IMPORT_POLICY_FILE if that is set; without one it is policy.Default.
 	PolicyFile string
 	// PluginDirectory holds the plugins that the policy names; none without one.
 	PluginDirectory string
@@ -140,6 +141,9 @@ func (o *ImporterOptions) Validate() error {
 	}
 	if namespace, name, err := cache.SplitMetaNamespaceKey(o.Renderers.BootstrapSA); err != nil || namespace == "" || name == "" {
 		errs = append(errs, fmt.Errorf("--bootstrap-serviceaccount: %q is not namespace/name", o.Renderers.BootstrapSA))
+	}
+	if _, err := policy.NewSource(o.PolicyFile); err != nil {
+		errs = append(errs, fmt.Errorf("--policy-file: %w", err))
 	}
 	if klog.V(bodyVerbosity).Enabled() {
 		errs = append(errs, fmt.Errorf("--v: must be below %d, from which on client-go logs the bodies of answers, Secrets included",

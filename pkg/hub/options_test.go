@@ -5,6 +5,8 @@ package hub
 import (
 	"context"
 	"flag"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,8 @@ import (
 	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
+
+const samplePolicy = "../../manifests/samples/import-policy.yaml"
 
 func newOptions() *ImporterOptions {
 	return NewImporterOptions(importeroptions.New(), ProviderKubeconfig)
@@ -56,6 +60,7 @@ func TestImporterOptionsFlags(t *testing.T) {
 		"--providers=capi,kubeconfig", "--import-workers=3", "--import-namespaces=a,b", "--spoke-dial-timeout=1s",
 		"--spoke-tls-timeout=2s", "--spoke-header-timeout=3s", "--spoke-request-timeout=4s", "--spoke-import-timeout=5s",
 		"--spoke-max-response-bytes=6", "--spoke-api-qps=7", "--spoke-api-burst=8", "--insecure-allow-skip-tls-verify",
+		"--policy-file=" + samplePolicy, "--plugin-directory=/plugins", "--clusterprofile-provider-file=/providers.json",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +70,7 @@ func TestImporterOptionsFlags(t *testing.T) {
 			DialTimeout: time.Second, TLSHandshakeTimeout: 2 * time.Second, ResponseHeaderTimeout: 3 * time.Second,
 			RequestTimeout: 4 * time.Second, ImportTimeout: 5 * time.Second, MaxResponseBytes: 6, QPS: 7, Burst: 8,
 		},
+		PolicyFile: samplePolicy, PluginDirectory: "/plugins", ClusterProfileProviderFile: "/providers.json",
 		InsecureAllowSkipTLSVerify: true,
 		Renderers:                  o.Renderers,
 	}
@@ -124,6 +130,63 @@ func TestImporterOptionsValidate(t *testing.T) {
 		if err := o.Validate(); err == nil || len(strings.Split(err.Error(), "\n")) != 3 {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+func TestPolicyFileOfTheEnvironment(t *testing.T) {
+	t.Setenv("IMPORT_POLICY_FILE", "/from/the/environment")
+	o := newOptions()
+	if o.PolicyFile != "/from/the/environment" {
+		t.Errorf("got %q", o.PolicyFile)
+	}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse([]string{"--policy-file=" + samplePolicy}); err != nil || o.PolicyFile != samplePolicy {
+		t.Errorf("got %q, %v", o.PolicyFile, err)
+	}
+}
+
+// badPolicy returns the path of a policy that names no namespace, and what is said about it.
+func badPolicy(t *testing.T) (path, want string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "policy.yaml")
+	content := "apiVersion: " + policy.APIVersion + "\nkind: " + policy.Kind + "\nrules: [{resolvers: [kubeconfig]}]"
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, "--policy-file: policy " + path + ": rules[0].namespaces: Required value: must not be empty"
+}
+
+// Neither command starts with a policy that is not right, whichever way it is named.
+func TestBadPolicyFile(t *testing.T) {
+	path, want := badPolicy(t)
+	t.Run("import-controller", func(t *testing.T) {
+		setVerbosity(t, "0")
+		t.Cleanup(func() { _ = logsapi.ResetForTest(nil) })
+		if err := logsapi.ResetForTest(nil); err != nil {
+			t.Fatal(err)
+		}
+		cmd, err := NewImportController("v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.SetArgs([]string{"--policy-file=" + path, "--kubeconfig=/does/not/exist"})
+		expectError(t, cmd.ExecuteContext(t.Context()), want)
+	})
+	t.Run("registration controller", func(t *testing.T) {
+		t.Setenv("IMPORT_POLICY_FILE", path)
+		cmd := NewRegistrationController()
+		expectError(t, cmd.PreRunE(cmd, nil), want)
+	})
+	t.Run("importer", func(t *testing.T) {
+		o := newOptions()
+		o.PolicyFile = path
+		expectError(t, RunImporter(t.Context(), &rest.Config{Host: "https://127.0.0.1:1"}, "ns", o, nil), want)
+	})
+	t.Run("absent", func(t *testing.T) {
+		o := newOptions()
+		o.PolicyFile = path + "-absent"
+		expectError(t, o.Validate(), "--policy-file: reading the policy: open "+o.PolicyFile)
 	})
 }
 

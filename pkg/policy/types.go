@@ -56,7 +56,7 @@ type EKS struct {
 	// Roles are ARNs of roles that may be assumed, or patterns.
 	Roles []string `json:"roles,omitempty"`
 	// ExternalID is sent when a role is assumed; {namespace} and {cluster} stand for the namespace of the import Secret and
-	// the name of the ManagedCluster, so that a role can tell tenants apart. Default: none.
+	// the name of the ManagedCluster, so that a role can tell tenants apart. It may have no other braces. Default: none.
 	ExternalID string `json:"externalID,omitempty"`
 }
 
@@ -90,17 +90,19 @@ type ClusterProfiles struct {
 
 // Endpoints are the addresses that may be connected to as managed clusters. Denied wins over allowed.
 type Endpoints struct {
-	// AllowHosts are host names of servers, or patterns. Default: all.
+	// AllowHosts are hosts of servers in lower case, or patterns: names, or addresses as they stand in the URL. Default: all.
 	AllowHosts []string `json:"allowHosts,omitempty"`
-	// DenyHosts are host names of servers, or patterns.
+	// DenyHosts are hosts of servers, or patterns. A name that is not in the list may lead to the same address: see DenyCIDRs.
 	DenyHosts []string `json:"denyHosts,omitempty"`
 	// AllowCIDRs are ranges of addresses. Default: all but special ones. Loopback, link-local, multicast, unspecified and
-	// metadata addresses are denied unless a range that lies in the special one allows them: 0.0.0.0/0 does not.
+	// metadata addresses are denied unless a range that lies in the special one allows them: 0.0.0.0/0 does not. An IPv6
+	// address of NAT64 or 6to4 is allowed if the IPv4 address in it is so too.
 	AllowCIDRs []string `json:"allowCIDRs,omitempty"`
-	// DenyCIDRs are ranges of addresses.
+	// DenyCIDRs are ranges of addresses, such as those of the hub itself.
 	DenyCIDRs []string `json:"denyCIDRs,omitempty"`
-	// Proxies are the values of proxy-url that kubeconfigs may have. Behind a proxy the address of a server is not known, so
-	// that its host must be one of AllowHosts. Default: none.
+	// Proxies are the values of proxy-url that kubeconfigs may have, http://host:port or https://host:port. The address of the
+	// proxy is checked as that of a server is. Behind a proxy the address of a server is not known, so that its host must be
+	// one of AllowHosts. A proxy with https is verified with the CAs of the hub's system. Default: none.
 	Proxies []string `json:"proxies,omitempty"`
 	// Pinned are clusters that tokens of clouds may be sent to without asking the cloud whose they are.
 	Pinned []Pinned `json:"pinned,omitempty"`
@@ -116,8 +118,8 @@ type Pinned struct {
 
 // StaticCredentials limit the tokens and certificates that Secrets hold.
 type StaticCredentials struct {
-	// MaxLifetime is the longest time from the issue to the expiry. A token that does not tell its times is denied if this
-	// is set. Default: no limit.
+	// MaxLifetime is the longest time from the issue to the expiry, such as 24h. A token that does not tell its times is denied
+	// if this is set. Default: no limit.
 	MaxLifetime metav1.Duration `json:"maxLifetime,omitzero"`
 	// DenyNeverExpiring denies JWTs without an expiry, such as those in Secrets of type kubernetes.io/service-account-token.
 	// Default: false.
@@ -128,25 +130,27 @@ type StaticCredentials struct {
 type Plugin struct {
 	// Name is what a kubeconfig has as the base name of the command. Required.
 	Name string `json:"name"`
-	// File is its file in the plugin directory, a name without a path. Default: Name.
+	// File is its file in the plugin directory, a name without a path. Parse sets the default, Name.
 	File string `json:"file,omitempty"`
 	// SHA256 is the digest of the file in hexadecimal, by platform, such as linux/amd64. Required for the platform of the hub.
+	// Parse sets it in lower case.
 	SHA256 map[string]string `json:"sha256"`
-	// Args are the arguments. A {name} in one stands for a parameter.
+	// Args are the arguments. A {name} in one stands for a parameter, and there are no other braces.
 	Args []string `json:"args,omitempty"`
-	// Parameters are regular expressions that the whole of a parameter must match, by its name.
+	// Parameters are regular expressions (RE2) that the whole of a parameter must match, by its name. Parse anchors them.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// PassEnv are the names of variables that the plugin gets from the environment of the hub's process. It gets no other.
+	// PassEnv are the names of variables that the plugin gets from the environment of the hub's process. It gets no other. LD_*,
+	// DYLD_* and GODEBUG are refused: they change what a program does, whatever the digest of its file.
 	PassEnv []string `json:"passEnv,omitempty"`
 	// Hosts are the host names of servers, or patterns, that the tokens of the plugin may be sent to. Required.
 	Hosts []string `json:"hosts"`
-	// APIVersion is that of the ExecCredential: client.authentication.k8s.io/v1, which is the default, or /v1beta1.
+	// APIVersion is that of the ExecCredential: client.authentication.k8s.io/v1, the default that Parse sets, or /v1beta1.
 	APIVersion string `json:"apiVersion,omitempty"`
 	// ProvideClusterInfo tells the plugin the server and the CA. Default: false.
 	ProvideClusterInfo bool `json:"provideClusterInfo,omitempty"`
-	// Timeout ends the plugin. Default: 30s.
+	// Timeout ends the plugin, from 1s to 5m. Parse sets the default, DefaultPluginTimeout.
 	Timeout metav1.Duration `json:"timeout,omitzero"`
-	// MaxOutputBytes ends the plugin when it prints more. Default: 65536.
+	// MaxOutputBytes ends the plugin when it prints more, up to 1 MiB. Parse sets the default, DefaultPluginOutputBytes.
 	MaxOutputBytes int64 `json:"maxOutputBytes,omitempty"`
 }
 

@@ -7,8 +7,8 @@
 //
 //	cfg, err := restconfig.FromKubeconfig(data, restconfig.Options{})
 //
-// FromToken does the same for a server address, a CA bundle and a bearer token. Check applies the same rules to a
-// rest.Config that other code built.
+// FromToken does the same for a server address, a CA bundle and a bearer token. Parse hands an exec stanza on to who can serve
+// it without running it. Check applies the same rules to a rest.Config that other code built.
 //
 // # What it promises
 //

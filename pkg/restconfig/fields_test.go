@@ -77,7 +77,7 @@ func TestEveryFieldIsClassified(t *testing.T) {
 func TestTableIsConsistent(t *testing.T) {
 	for _, f := range fields() {
 		key := f.owner + "." + f.name
-		refuses := f.verdict == rejected || f.verdict == insecure
+		refuses := f.verdict == rejected || f.verdict == insecure || f.verdict == proxied || f.verdict == stanza && f.owner == "AuthInfo"
 		if refuses && (f.next == "" || f.path == "") {
 			t.Errorf("%s is refused without a path or a next step", key)
 		}
@@ -141,6 +141,8 @@ func TestDocumentedFields(t *testing.T) {
 		unused:   "accepted, dropped",
 		rejected: "rejected",
 		insecure: "rejected unless `--insecure-allow-skip-tls-verify`",
+		stanza:   "rejected unless a resolver serves it ([credentials](credentials.md))",
+		proxied:  "rejected unless the policy has it ([policy](policy.md))",
 	}
 	var want []string
 	for _, f := range fields() {

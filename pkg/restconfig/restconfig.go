@@ -29,7 +29,7 @@ type Options struct {
 	InsecureSkipTLSVerify bool
 	// Exec accepts entries with an exec stanza, which Parse hands on. Default: false, such entries are refused.
 	Exec bool
-	// Proxies are the values of proxy-url that are accepted, as http.Transport takes them. Default: none.
+	// Proxies are the values of proxy-url that are accepted, http://host:port or https://host:port. Default: none.
 	Proxies []string
 }
 
@@ -190,6 +190,9 @@ func checkCluster(table []field, c *clientcmdapiv1.Cluster, entry string, o Opti
 	if err := refuse(table, "Cluster", *c, entry, o); err != nil {
 		return err
 	}
+	if p := checkProxyURL(c.ProxyURL); p != nil {
+		return p.at("clusters[].cluster.proxy-url", entry)
+	}
 	return checkEndpoint(endpoint{
 		server: c.Server, serverName: c.TLSServerName, ca: c.CertificateAuthorityData, insecure: c.InsecureSkipTLSVerify,
 	}, endpointNames{
@@ -273,11 +276,11 @@ func buildExec(e *clientcmdapiv1.ExecConfig, entry string) *Exec {
 	return exec
 }
 
-// proxy is for a URL that Options accept.
+// proxy is for a value that checkProxyURL has passed.
 func proxy(address string) func(*http.Request) (*url.URL, error) {
-	u, err := url.Parse(address)
-	if address == "" || err != nil {
+	if address == "" {
 		return nil
 	}
-	return http.ProxyURL(u)
+	u, err := url.Parse(address)
+	return func(*http.Request) (*url.URL, error) { return u, err }
 }

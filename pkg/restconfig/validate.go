@@ -58,21 +58,43 @@ func checkServerName(name string) *problem {
 }
 
 // validHost accepts IP addresses without a zone and names of letters, digits, dots, hyphens and underscores. Names in
-// other scripts have an ASCII form (punycode) that passes.
+// other scripts have an ASCII form (punycode) that passes. Other ways to write an IPv4 address (2130706433, 0x7f.1, 0177.0.0.1)
+// do not: some resolvers and proxies understand them, and no name ends in a number (RFC 3696, section 2).
 func validHost(host string) bool {
 	if host == "" || len(host) > maxHost {
 		return false
 	}
-	if strings.Contains(host, ":") {
-		ip, err := netip.ParseAddr(host)
-		return err == nil && ip.Zone() == ""
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Zone() == ""
 	}
 	for _, c := range []byte(host) {
 		if !isWord(c) {
 			return false
 		}
 	}
-	return true
+	host = strings.TrimRight(host, ".")
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	return last != "" && !isNumber(last)
+}
+
+// isNumber tells whether a label is a number as C writes it: decimal, octal or hexadecimal.
+func isNumber(label string) bool {
+	digits, hexadecimal := strings.CutPrefix(strings.ToLower(label), "0x")
+	if !hexadecimal {
+		return strings.Trim(label, "0123456789") == ""
+	}
+	return strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// checkProxyURL wants what an http.Transport sends requests through, so that none goes round it.
+func checkProxyURL(proxy string) *problem {
+	if proxy == "" {
+		return nil
+	}
+	if u, err := url.Parse(proxy); err != nil || u.Scheme != "http" && u.Scheme != "https" || !validHost(u.Hostname()) {
+		return &problem{ReasonInvalid, "write it as http://host:port"}
+	}
+	return nil
 }
 
 // isWord tells whether c is one of [A-Za-z0-9._-].

@@ -3,13 +3,10 @@
 package kubeconfig
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
-	"syscall"
 	"time"
 
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -136,15 +133,17 @@ type connection struct {
 //
 // The policy is asked about each address that is dialled, after the name was resolved.
 func connect(config *rest.Config, o ConnectionOptions, current *policy.Policy) (*connection, error) {
+	return connectWith(&dialer{Dialer: net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}, policy: current}, config, o)
+}
+
+func connectWith(dialer *dialer, config *rest.Config, o ConnectionOptions) (*connection, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The text may quote what it could not parse.
 		return nil, errors.New("the TLS settings of the credential cannot be used")
 	}
-	var transport http.RoundTripper = &http.Transport{
-		DialContext: (&net.Dialer{
-			Timeout: o.DialTimeout, KeepAlive: 30 * time.Second, ControlContext: checkAddress(current),
-		}).DialContext,
+	base := &http.Transport{
+		DialContext:            dialer.dial,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    o.TLSHandshakeTimeout,
 		ResponseHeaderTimeout:  o.ResponseHeaderTimeout,
@@ -152,21 +151,25 @@ func connect(config *rest.Config, o ConnectionOptions, current *policy.Policy) (
 		IdleConnTimeout:        idleConnTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     config.DisableCompression,
-		Proxy:                  config.Proxy,
+	}
+	if config.Proxy != nil {
+		useProxy(base, config.Proxy, dialer, o)
 	}
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
 	config.QPS, config.Burst = o.QPS, o.Burst
 	// One form for all four clients, which the sanitizing transport writes too.
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	if transport, err = rest.HTTPWrappersForConfig(config, transport); err != nil {
+	transport, err := rest.HTTPWrappersForConfig(config, base)
+	if err != nil {
 		return nil, errors.New("the credential cannot be used")
 	}
 	bounded := &boundedTransport{
-		next:     transport,
-		deadline: time.Now().Add(o.ImportTimeout),
-		timeout:  o.RequestTimeout,
-		maxBytes: o.MaxResponseBytes,
+		next:      transport,
+		closeIdle: base.CloseIdleConnections,
+		deadline:  time.Now().Add(o.ImportTimeout),
+		timeout:   o.RequestTimeout,
+		maxBytes:  o.MaxResponseBytes,
 	}
 	// A redirect would take the credential to another host.
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -177,8 +180,11 @@ func connect(config *rest.Config, o ConnectionOptions, current *policy.Policy) (
 	}, nil
 }
 
+// close closes what is open. Requests after it open it again; without it, that ends after idleConnTimeout.
+func (c *connection) close() { c.raw.CloseIdleConnections() }
+
 // NewHTTPClient returns a client for one managed cluster with the bounds, the checks and the credential that an import has,
-// for what is done before one. The bound on all requests together begins now.
+// for what is done before one. The bound on all requests together begins now. CloseIdleConnections of the client ends it.
 func NewHTTPClient(config *rest.Config, o ConnectionOptions, current *policy.Policy) (*http.Client, error) {
 	o.Default()
 	conn, err := connect(config, o, current)
@@ -186,17 +192,6 @@ func NewHTTPClient(config *rest.Config, o ConnectionOptions, current *policy.Pol
 		return nil, err
 	}
 	return conn.sanitized, nil
-}
-
-// checkAddress asks the policy about an address before it is dialled.
-func checkAddress(current *policy.Policy) func(context.Context, string, string, syscall.RawConn) error {
-	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		dialled, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return policy.ErrAddressDenied
-		}
-		return current.CheckAddress(dialled.Addr())
-	}
 }
 
 // clients returns the importer's four clients, all on the sanitizing transport.

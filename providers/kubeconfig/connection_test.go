@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
@@ -380,7 +381,25 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Unsetenv("NO_PROXY")
 	_ = os.Unsetenv("no_proxy")
-	os.Exit(m.Run())
+	systemCA, err := trustTestCertificate()
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.Remove(systemCA)
+	os.Exit(code)
+}
+
+// trustTestCertificate makes the system trust the certificate of servers of package httptest, which crypto/x509 reads once.
+func trustTestCertificate() (file string, err error) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	f, err := os.CreateTemp("", "ca-*.pem")
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), errors.Join(
+		pem.Encode(f, &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), f.Close(), os.Setenv("SSL_CERT_FILE", f.Name()))
 }
 
 func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {

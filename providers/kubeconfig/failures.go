@@ -120,6 +120,22 @@ func (f *failures) withReason(reason Reason) []string {
 	return names
 }
 
+// retry ends the back-off of the clusters whose last attempt failed for a reason, and returns them. What failed stays known: the
+// same failure again is no new one.
+func (f *failures) retry(reason Reason) []string {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	var names []string
+	for name, last := range f.byCluster {
+		if last.problem.reason == reason {
+			last.until = time.Time{}
+			f.byCluster[name] = last
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // forget drops the last failed attempt of a cluster and says whether there was one.
 func (f *failures) forget(clusterName string) bool {
 	f.lock.Lock()

@@ -66,7 +66,7 @@ func TestOutcomeBackOff(t *testing.T) {
 	}
 	for name, p := range map[string]*problem{
 		"by the importer":              {reason: ReasonHubReadFailed},
-		"by the importer, with a time": after(ReasonTokenMintFailed, time.Minute),
+		"by the importer, with a time": after(ReasonHubReadFailed, time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
 			retry, err := outcome("text", p, 3)
@@ -84,7 +84,7 @@ func TestRetriesOfReasons(t *testing.T) {
 			ReasonSecretNotFound, ReasonSecretAmbiguous, ReasonSecretMisplaced, ReasonKubeconfigInvalid, ReasonFieldForbidden,
 			ReasonCredentialInvalid, ReasonPolicyDenied, ReasonCredentialExpired,
 		},
-		retryByImporter: {ReasonHubReadFailed, ReasonTokenMintFailed},
+		retryByImporter: {ReasonHubReadFailed},
 	}
 	want := map[Reason]retry{}
 	for retry, reasons := range byRetry {

@@ -301,7 +301,7 @@ func silent(conn net.Conn) {
 // loopbackPolicy is the default one with the addresses of test servers.
 var loopbackPolicy = sync.OnceValue(func() *policy.Policy {
 	p, err := policy.Parse([]byte("apiVersion: " + policy.APIVersion + "\nkind: " + policy.Kind +
-		"\nendpoints: {allowCIDRs: [0.0.0.0/0, 127.0.0.0/8, \"::/0\", \"::1/128\"]}\n"))
+		"\nendpoints: {allowCIDRs: [0.0.0.0/0, 0.0.0.0/8, 127.0.0.0/8, \"::/0\", \"::1/128\"]}\n"))
 	if err != nil {
 		panic(err)
 	}
@@ -428,6 +428,7 @@ func subjects(events []recordedEvent) []string {
 // fixture is a provider with fakes around it.
 type fixture struct {
 	t        testing.TB
+	policy   func() *policy.Policy
 	provider *Provider
 	kube     *kubefake.Clientset
 	metadata *metadatafake.FakeMetadataClient
@@ -443,8 +444,14 @@ type fixture struct {
 // newFixture returns a provider whose caches a test fills by itself, with set and setCluster.
 func newFixture(t testing.TB, edits ...func(*Options)) *fixture {
 	t.Helper()
+	return newPolicyFixture(t, loopbackPolicy, edits...)
+}
+
+// newPolicyFixture is newFixture with a policy.
+func newPolicyFixture(t testing.TB, current func() *policy.Policy, edits ...func(*Options)) *fixture {
+	t.Helper()
 	f := &fixture{
-		t: t,
+		t: t, policy: current,
 		kube: kubefake.NewClientset(&corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: hubUID},
 		}),
@@ -477,7 +484,7 @@ func newFixture(t testing.TB, edits ...func(*Options)) *fixture {
 func (f *fixture) options() Options {
 	f.t.Helper()
 	resolvers, err := credential.NewSet(
-		map[string]credential.Resolver{credential.ResolverKubeconfig: f.resolver}, credential.SetOptions{Policy: loopbackPolicy})
+		map[string]credential.Resolver{credential.ResolverKubeconfig: f.resolver}, credential.SetOptions{Policy: f.policy})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -487,7 +494,7 @@ func (f *fixture) options() Options {
 		ClusterClient:   f.clusters,
 		ManagedClusters: f.informer.Cluster().V1().ManagedClusters(),
 		Resolvers:       resolvers,
-		Policy:          loopbackPolicy,
+		Policy:          f.policy,
 		Plan: func(context.Context, *clusterv1.ManagedCluster) (*Plan, error) {
 			return &Plan{Hub: HubIdentity{Server: testHub, CAData: []byte("hub CA")}}, nil
 		},

@@ -22,6 +22,8 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
 type fakeMetricsSource struct {
@@ -350,6 +352,9 @@ func TestMetricsDocumented(t *testing.T) {
 	countAttempt(ReasonUnreachable)
 	countCredential("kubeconfig", nil)
 	observeDuration(stageApply, time.Second)
+	if _, err := policy.NewSource("../../manifests/samples/import-policy.yaml"); err != nil {
+		t.Fatal(err)
+	}
 	registered := map[string]string{}
 	for _, family := range gatheredFamilies(t, legacyregistry.DefaultGatherer) {
 		var labels []string

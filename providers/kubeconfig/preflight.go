@@ -244,6 +244,12 @@ func requestProblem(err error) *problem {
 	switch {
 	case errors.Is(err, policy.ErrAddressDenied):
 		p.reason, p.detail = ReasonPolicyDenied, policy.ErrAddressDenied.Error()
+	case errors.Is(err, errProxyDenied):
+		p.reason, p.detail = ReasonPolicyDenied, errProxyDenied.Error()
+	case errors.Is(err, errProxyRefuses):
+		p.detail = errProxyRefuses.Error()
+	case isProxyFailure(err):
+		p.detail = "the proxy of the kubeconfig cannot be reached"
 	case credential.IsMintFailed(err), credential.IsDenied(err), credential.IsInvalid(err):
 		// A token source could not renew its token.
 		return credentialProblem(err)

@@ -305,6 +305,7 @@ func (c *diagnosisController) lookAtCluster(ctx context.Context, cluster *cluste
 	if conn == nil {
 		return nil, &problem{reason: ReasonSecretNotFound}
 	}
+	defer conn.close()
 	if cluster.Annotations[AnnotationClusterUID] == "" {
 		uid, err := conn.clusterUID(ctx)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +62,7 @@ type Options struct {
 	Recorder record.EventRecorder
 	// ImportNamespaces are the namespaces whose Secrets may import any cluster; DefaultImportNamespace alone when nil.
 	ImportNamespaces []string
-	// Policy returns what the administrator allows now; policy.Default when nil.
+	// Policy returns what the administrator allows now; policy.Default when nil. Call PolicyChanged when it changes.
 	Policy func() *policy.Policy
 	// Connection bounds what is spent on one managed cluster.
 	Connection ConnectionOptions
@@ -87,6 +88,8 @@ type Provider struct {
 	identities *identities
 	progress   *progressController
 	expiries   *expiryController
+	// policyChanges counts calls of PolicyChanged.
+	policyChanges atomic.Int64
 	// controllers run beside the importer, each with so many workers.
 	controllers map[factory.Controller]int
 	// wake makes the importer look at a cluster now; Register sets it.
@@ -118,7 +121,8 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("option Connection: %w", errors.Join(errs...))
 	}
 	if o.Policy == nil {
-		o.Policy = policy.Default
+		unchanged := policy.Default()
+		o.Policy = func() *policy.Policy { return unchanged }
 	}
 	if o.ImportNamespaces == nil {
 		o.ImportNamespaces = []string{DefaultImportNamespace}
@@ -231,6 +235,19 @@ func (p *Provider) forgetCluster(clusterName string) {
 	}
 }
 
+// PolicyChanged makes the importer try the clusters again, now, that the policy denied: it may allow them since. What it denies
+// since is denied when it is tried next. It may be called at any time.
+func (p *Provider) PolicyChanged() {
+	p.policyChanges.Add(1)
+	p.retryDenied()
+}
+
+func (p *Provider) retryDenied() {
+	for _, name := range p.failures.retry(ReasonPolicyDenied) {
+		p.wake(name)
+	}
+}
+
 // candidates returns the Secrets that may be the import Secret of a cluster. One that is misplaced counts when there is no
 // other.
 func (p *Provider) candidates(clusterName string) []*metav1.PartialObjectMetadata {
@@ -263,13 +280,19 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	}
 	importsInFlight.Inc()
 	defer importsInFlight.Dec()
+	changes := p.policyChanges.Load()
 	clients, valid, err := p.tryClients(ctx, cluster, attempt)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
 		p.identities.release(cluster.Name)
-		return nil, p.fail(ctx, cluster, attempt, err)
+		failed := p.fail(ctx, cluster, attempt, err)
+		if p.policyChanges.Load() != changes {
+			// The attempt may have been denied by the policy of before, after PolicyChanged looked for those.
+			p.retryDenied()
+		}
+		return nil, failed
 	case clients == nil:
 		// The Secret has changed, which wakes the importer.
 		return nil, nil
@@ -286,6 +309,7 @@ func (p *Provider) tryClients(ctx context.Context, cluster *clusterv1.ManagedClu
 		return nil, valid, err
 	}
 	if err := p.preflight(ctx, conn, cluster); err != nil {
+		conn.close()
 		return nil, valid, err
 	}
 	clients, err := conn.clients()
@@ -321,7 +345,13 @@ func (p *Provider) credential(ctx context.Context, clusterName string, attempt a
 		return nil, validity{}, err
 	}
 	valid, err := validityOf(config)
-	return config, valid, err
+	if err != nil {
+		return nil, validity{}, err
+	}
+	if denied := limitsProblem(config, p.policy().StaticCredentials(), time.Now()); denied != nil {
+		return nil, validity{}, denied
+	}
+	return config, valid, nil
 }
 
 // readSecret returns the import Secret of a cluster, or nil when it is not one any more.

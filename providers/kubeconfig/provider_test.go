@@ -200,7 +200,7 @@ func TestClientsOutcome(t *testing.T) {
 				}))
 			},
 			reason: ReasonPolicyDenied, retry: invalidRetry,
-			detail: "its credential resolver is not enabled: set the annotation " + credential.AnnotationCredentialResolver + " to one of kubeconfig",
+			detail: "its credential resolver is not enabled: set the annotation " + credential.AnnotationCredentialResolver + " to one of kubeconfig, or let the administrator of the hub allow it",
 		},
 		{
 			name:    "invalid",
@@ -244,12 +244,12 @@ func TestClientsOutcome(t *testing.T) {
 		{
 			name:    "unclassified",
 			prepare: fail(errors.New("quotes " + testToken)),
-			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: importer, calls: 1,
+			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: firstRetry, calls: 1,
 		},
 		{
 			name:    "neither config nor error",
 			prepare: fail(nil),
-			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: importer, calls: 1,
+			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: firstRetry, calls: 1,
 		},
 		{
 			name: "unreachable",
@@ -468,15 +468,19 @@ func TestBackOffEndsWithAnAnswer(t *testing.T) {
 	}
 }
 
-func TestUnexpectedFailureLeavesTheBackOffToTheImporter(t *testing.T) {
+func TestFailureOfTheHubLeavesTheBackOffToTheImporter(t *testing.T) {
 	f := newFixture(t)
 	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
-	f.resolver.Err = errors.New("unexpected")
+	reads := 0
+	f.kube.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		reads++
+		return true, nil, errors.New("unexpected")
+	})
 	ctx, _ := testContext(t)
 	for want := range 3 {
 		_, _ = f.provider.Clients(ctx, managedCluster())
-		if got := len(f.resolver.Calls()); got != want+1 {
-			t.Errorf("%d calls of the resolver, want %d", got, want+1)
+		if reads != want+1 {
+			t.Errorf("%d reads of the Secret, want %d", reads, want+1)
 		}
 	}
 }

@@ -23,11 +23,11 @@ const (
 	ReasonFieldForbidden Reason = "FieldForbidden"
 	// ReasonCredentialInvalid: the resolver cannot use what the Secret holds, for another reason.
 	ReasonCredentialInvalid Reason = "CredentialInvalid"
-	// ReasonPolicyDenied: the administrator's options do not allow what the Secret asks for.
+	// ReasonPolicyDenied: the administrator's policy or options do not allow what the Secret asks for.
 	ReasonPolicyDenied Reason = "PolicyDenied"
 	// ReasonCredentialPending: the resolver cannot give a credential yet.
 	ReasonCredentialPending Reason = "CredentialPending"
-	// ReasonTokenMintFailed: the resolver failed in a way that it does not classify.
+	// ReasonTokenMintFailed: a service or a plugin refused or failed to give a credential, or the resolver failed.
 	ReasonTokenMintFailed Reason = "TokenMintFailed"
 	// ReasonCredentialExpired: the client certificate or the token is expired.
 	ReasonCredentialExpired Reason = "CredentialExpired"

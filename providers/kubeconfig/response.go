@@ -55,10 +55,11 @@ func (e *stageError) Unwrap() error { return e.err }
 // an answer it fails every further request at once: an import goes on to its next object after an error, and would
 // wait for the same timeout a dozen times.
 type boundedTransport struct {
-	next     http.RoundTripper
-	deadline time.Time
-	timeout  time.Duration
-	maxBytes int64
+	next      http.RoundTripper
+	closeIdle func()
+	deadline  time.Time
+	timeout   time.Duration
+	maxBytes  int64
 
 	lock   sync.Mutex // guards broken, for the time of reading or writing it
 	broken error
@@ -87,6 +88,9 @@ func (t *boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	return resp, err
 }
+
+// CloseIdleConnections is for http.Client.
+func (t *boundedTransport) CloseIdleConnections() { t.closeIdle() }
 
 func (t *boundedTransport) roundTrip(req *http.Request) (*http.Response, error) {
 	remaining := time.Until(t.deadline)
@@ -135,8 +139,11 @@ func (t *boundedTransport) roundTrip(req *http.Request) (*http.Response, error) 
 // quotes what the server sent, and a server may send back the token that it was given. A failure becomes a Status with
 // a text that depends on the request and the kind of failure alone.
 type sanitizingTransport struct {
-	next http.RoundTripper
+	next *boundedTransport
 }
+
+// CloseIdleConnections is for http.Client.
+func (t *sanitizingTransport) CloseIdleConnections() { t.next.CloseIdleConnections() }
 
 func (t *sanitizingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)

@@ -52,12 +52,18 @@ func validityOf(config *rest.Config) (validity, error) {
 	return validity{subject: subjectCertificate, notBefore: pair.Leaf.NotBefore.UTC(), notAfter: pair.Leaf.NotAfter.UTC()}, nil
 }
 
-// tokenValidity reads the claims of a JWT (RFC 7519). Not every token is one, and not every JWT expires.
-func tokenValidity(token string) validity {
+// tokenClaims returns the claims of a JWT (RFC 7519), or nil: not every token is one.
+func tokenClaims(token string) jwt.MapClaims {
 	claims := jwt.MapClaims{}
 	if _, _, err := jwt.NewParser().ParseUnverified(token, claims); err != nil {
-		return validity{}
+		return nil
 	}
+	return claims
+}
+
+// tokenValidity reads when a token is valid. Not every one tells, and not every one expires.
+func tokenValidity(token string) validity {
+	claims := tokenClaims(token)
 	notAfter := claimedTime(claims["exp"])
 	if notAfter.IsZero() {
 		return validity{}

@@ -159,7 +159,8 @@ var _ = Describe("Bad input", func() {
 			name:   "a resolver that does not exist",
 			secret: withAnnotation(credential.AnnotationCredentialResolver, sentinel, spokeKubeconfig),
 			text: "PolicyDenied: its credential resolver is not enabled: " +
-				"set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token",
+				"set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token, " +
+				"or let the administrator of the hub allow it",
 		},
 		failureCase{
 			name: "server and token without their resolver",
@@ -224,13 +225,20 @@ var _ = Describe("Bad input", func() {
 			text: forbiddenField + "clusters[].cluster.server" + defaultEntry +
 				" is not accepted: only https is accepted; write it as https://host:port",
 		},
-		refusedField("users[].user.exec", "plugins are not run; use a credential resolver, or "+pair,
-			func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
-				user.Exec = &clientcmdapi.ExecConfig{
-					APIVersion: "client.authentication.k8s.io/v1", Command: "/bin/sh", Args: []string{"-c", "touch /tmp/" + sentinel},
-					Env: []clientcmdapi.ExecEnvVar{{Name: "TOKEN", Value: sentinel}}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
-				}
+		failureCase{
+			name: "a kubeconfig with a command",
+			secret: withKubeconfig(func(context.Context) []byte {
+				return editKubeconfig(spokes[0].URL(), spokes[0].CAData(), func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
+					user.Token, user.Exec = "", &clientcmdapi.ExecConfig{
+						APIVersion: "client.authentication.k8s.io/v1", Command: "/bin/sh", Args: []string{"-c", "touch /tmp/" + sentinel},
+						Env: []clientcmdapi.ExecEnvVar{{Name: "TOKEN", Value: sentinel}}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+					}
+				})
 			}),
+			text: "PolicyDenied: the credential resolver exec, which it needs, is not enabled: " +
+				"set the annotation import.open-cluster-management.io/credential-resolver to one of kubeconfig, token, " +
+				"or let the administrator of the hub allow it",
+		},
 		refusedField("users[].user.auth-provider", "plugins are not run; use a credential resolver, or "+pair,
 			func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
 				user.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc", Config: map[string]string{"id-token": sentinel}}
@@ -260,10 +268,10 @@ var _ = Describe("Bad input", func() {
 			func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
 				user.ImpersonateGroups = []string{sentinel}
 			}),
-		refusedField("clusters[].cluster.proxy-url", "remove it; only the administrator of the hub chooses a proxy",
+		deniedByPolicy(refusedField("clusters[].cluster.proxy-url", "remove it, or use one that the administrator of the hub accepts",
 			func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 				cluster.ProxyURL = "http://" + sentinel + ".example.com"
-			}),
+			})),
 		deniedByPolicy(refusedField("clusters[].cluster.insecure-skip-tls-verify",
 			"remove it and put the CA in certificate-authority-data, or let the administrator of the hub allow it",
 			func(cluster *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {

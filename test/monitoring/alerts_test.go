@@ -51,6 +51,12 @@ func TestAlerts(t *testing.T) {
 			series: []string{up, pending + `{pod="a"} 998140`, pending + `{pod="b"} 999999`},
 			want:   []string{"ImportPendingTooLong warning"},
 		},
+		{name: "policy in force", series: []string{up, `import_provider_policy_up_to_date{pod="a"} 1`}},
+		{
+			name:   "policy not in force at one of two replicas",
+			series: []string{up, `import_provider_policy_up_to_date{pod="a"} 1`, `import_provider_policy_up_to_date{pod="b"} 0`},
+			want:   []string{"ImportPolicyNotInForce warning"},
+		},
 		{
 			name: "causes on the hub",
 			series: []string{up, `import_provider_pending_clusters{reason="Unreachable"} 5`,
