@@ -22,11 +22,7 @@ var (
 // CheckServer checks the host of a server, https://host:port, before its name is resolved. proxied says that a proxy will
 // resolve it. The error is ErrHostDenied, ErrProxiedHost or, for a host that is an address, ErrAddressDenied.
 func (p *Policy) CheckServer(server string, proxied bool) error {
-	u, err := url.Parse(server)
-	if err != nil {
-		return ErrHostDenied
-	}
-	host := canonicalHost(u)
+	host := HostOf(server)
 	named := len(p.spec.Endpoints.AllowHosts) > 0 && Matches(p.spec.Endpoints.AllowHosts, host)
 	switch {
 	case host == "", Matches(p.spec.Endpoints.DenyHosts, host), len(p.spec.Endpoints.AllowHosts) > 0 && !named:
@@ -149,6 +145,15 @@ func canonicalServer(server string) string {
 		port = "443"
 	}
 	return net.JoinHostPort(host, port) + strings.TrimSuffix(u.EscapedPath(), "/")
+}
+
+// HostOf returns the host of a server as it is compared with patterns: canonicalHost, or "" if the server is none.
+func HostOf(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	return canonicalHost(u)
 }
 
 // canonicalHost returns the host of a URL in lower case without a dot at its end, and an IPv6 address in the form of RFC 5952.

@@ -135,7 +135,7 @@ type Plugin struct {
 	// SHA256 is the digest of the file in hexadecimal, by platform, such as linux/amd64. Required for the platform of the hub.
 	// Parse sets it in lower case.
 	SHA256 map[string]string `json:"sha256"`
-	// Args are the arguments. A {name} in one stands for a parameter, and there are no other braces.
+	// Args are the arguments. A {name} in one stands for a parameter; other braces stand for themselves.
 	Args []string `json:"args,omitempty"`
 	// Parameters are regular expressions (RE2) that the whole of a parameter must match, by its name. Parse anchors them.
 	Parameters map[string]string `json:"parameters,omitempty"`

@@ -16,9 +16,6 @@ import (
 // that Linux has for arguments.
 const maxValue = 4096
 
-// placeholder is how a parameter stands in an argument of a template.
-var placeholder = regexp.MustCompile(`\{([A-Za-z0-9_-]+)\}`)
-
 // extract returns the values that stand for the parameters in the arguments of a stanza. They are what fill takes, which checks
 // them. problem says what is wrong, without a value; it is empty if all is well.
 func extract(plugin policy.Plugin, args []string) (values map[string]string, problem string) {
@@ -41,7 +38,7 @@ func extract(plugin policy.Plugin, args []string) (values map[string]string, pro
 // extractOne adds the values of one argument. other is a parameter that has another value already. Where several stand in one
 // argument, a value ends where the text that follows its parameter first occurs.
 func extractOne(template, arg string, values map[string]string) (other string, fits bool) {
-	places := placeholder.FindAllStringSubmatchIndex(template, -1)
+	places := policy.Placeholder().FindAllStringSubmatchIndex(template, -1)
 	if len(places) == 0 {
 		return "", arg == template
 	}
@@ -71,7 +68,7 @@ func extractOne(template, arg string, values map[string]string) (other string, f
 func fill(plugin policy.Plugin, values map[string]string) (args []string, problem string) {
 	var names []string
 	for _, template := range plugin.Args {
-		for _, place := range placeholder.FindAllStringSubmatch(template, -1) {
+		for _, place := range policy.Placeholder().FindAllStringSubmatch(template, -1) {
 			if !slices.Contains(names, place[1]) {
 				names = append(names, place[1])
 			}
@@ -82,9 +79,8 @@ func fill(plugin policy.Plugin, values map[string]string) (args []string, proble
 		if !found {
 			return nil, "the plugin needs the parameter " + name
 		}
-		// A parameter without an expression matches nothing.
-		expression, err := regexp.Compile(`\A(?:` + plugin.Parameters[name] + `)\z`)
-		if err != nil || plugin.Parameters[name] == "" || !expression.MatchString(value) {
+		// The policy has it anchored.
+		if !regexp.MustCompile(plugin.Parameters[name]).MatchString(value) {
 			return nil, "the value of the parameter " + name + " is not one that the policy of the hub allows"
 		}
 		if len(value) > maxValue || strings.ContainsFunc(value, unicode.IsControl) {
@@ -99,7 +95,7 @@ func fill(plugin policy.Plugin, values map[string]string) (args []string, proble
 	}
 	args = make([]string, len(plugin.Args))
 	for i, template := range plugin.Args {
-		args[i] = placeholder.ReplaceAllStringFunc(template, func(place string) string { return values[place[1:len(place)-1]] })
+		args[i] = policy.Placeholder().ReplaceAllStringFunc(template, func(place string) string { return values[place[1:len(place)-1]] })
 		// An option must come from the policy, and not from a value.
 		if strings.HasPrefix(args[i], "-") && !strings.HasPrefix(template, "-") {
 			return nil, fmt.Sprintf("argument %d must not begin with a hyphen", i+1)

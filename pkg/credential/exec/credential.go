@@ -13,7 +13,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
-	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
 	"k8s.io/client-go/rest"
 	strictjson "sigs.k8s.io/json"
 
@@ -28,18 +27,10 @@ const (
 	execInfo = "KUBERNETES_EXEC_INFO"
 )
 
-// apiVersion is that of the ExecCredential of a plugin. A policy has no other than these two.
-func apiVersion(plugin policy.Plugin) string {
-	if v1beta1 := clientauthenticationv1beta1.SchemeGroupVersion.String(); plugin.APIVersion == v1beta1 {
-		return v1beta1
-	}
-	return clientauthenticationv1.SchemeGroupVersion.String()
-}
-
 // environment is the whole environment of a plugin.
 func environment(plugin policy.Plugin, config *rest.Config) ([]string, error) {
 	// Both versions have the same fields.
-	request := clientauthenticationv1.ExecCredential{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion(plugin), Kind: execCredential}}
+	request := clientauthenticationv1.ExecCredential{TypeMeta: metav1.TypeMeta{APIVersion: plugin.APIVersion, Kind: execCredential}}
 	if plugin.ProvideClusterInfo {
 		request.Spec.Cluster = &clientauthenticationv1.Cluster{
 			Server: config.Host, TLSServerName: config.ServerName, CertificateAuthorityData: config.CAData,

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -92,8 +91,8 @@ func (r *resolver) ResolveStanza(ctx context.Context, req credential.Request, ku
 		refuse := func(field, next string) error {
 			return credential.Invalid(&restconfig.FieldError{Field: field, Entry: exec.Entry, Reason: restconfig.ReasonInvalid, NextStep: next})
 		}
-		if exec.APIVersion != apiVersion(plugin) {
-			return nil, refuse(fieldAPIVersion, "it must be "+apiVersion(plugin)+", which the plugin prints")
+		if exec.APIVersion != plugin.APIVersion {
+			return nil, refuse(fieldAPIVersion, "it must be "+plugin.APIVersion+", which the plugin prints")
 		}
 		values, problem := extract(plugin, exec.Args)
 		if problem != "" {
@@ -159,7 +158,7 @@ func (r *resolver) resolve(ctx context.Context, req credential.Request, config *
 		return nil, credential.Invalid(errors.New("a plugin gives no credential for a server that is not verified; " +
 			"remove insecure-skip-tls-verify and put the CA in certificate-authority-data"))
 	}
-	if !policy.Matches(plugin.Hosts, hostOf(config.Host)) {
+	if !policy.Matches(plugin.Hosts, policy.HostOf(config.Host)) {
 		return nil, credential.Denied(errors.New("the policy of the hub does not allow its plugin for the host of its server; correct the server, " +
 			"or let the administrator of the hub add the host to the hosts of the plugin"))
 	}
@@ -218,18 +217,9 @@ func (r *resolver) mint(ctx context.Context, plugin policy.Plugin, args []string
 	case err != nil:
 		return tokensource.Token{}, err
 	}
-	token, err := decode(output, apiVersion(plugin), config, r.options.Clock.Now())
+	token, err := decode(output, plugin.APIVersion, config, r.options.Clock.Now())
 	if err != nil {
 		return tokensource.Token{}, credential.MintFailed(fmt.Errorf("the plugin %s %w", plugin.Name, err))
 	}
 	return token, nil
-}
-
-// hostOf returns the host of a server as the policy compares hosts: in lower case, without a trailing dot.
-func hostOf(server string) string {
-	u, err := url.Parse(server)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }

@@ -33,14 +33,6 @@ func fault(problem, next string) error { return &faultError{problem: problem, ne
 // platform is the one whose digests count.
 func platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// fileName is the name of the file of a plugin.
-func fileName(plugin policy.Plugin) string {
-	if plugin.File == "" {
-		return plugin.Name
-	}
-	return plugin.File
-}
-
 // openDirectory opens the plugin directory and checks it. The error is a *faultError; root is nil if it cannot be read at all.
 func openDirectory(directory string) (root *os.Root, err error) {
 	if directory == "" {
@@ -73,7 +65,7 @@ func openDirectory(directory string) (root *os.Root, err error) {
 // os.Root keeps symbolic links, which the volumes of Kubernetes consist of, inside of the directory.
 func openPlugin(root *os.Root, plugin policy.Plugin) (file *os.File, digest string, err error) {
 	// Without waiting for the other end of a pipe.
-	file, err = root.OpenFile(fileName(plugin), os.O_RDONLY|nonblock, 0)
+	file, err = root.OpenFile(plugin.File, os.O_RDONLY|nonblock, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, "", fault("its file is not in the plugin directory", "put it there, or correct file in the policy")

@@ -17,6 +17,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net/http"
 	"os"
@@ -156,7 +157,11 @@ func newFixture(t testing.TB, args ...string) *fixture {
 
 func (f *fixture) policy(t testing.TB) *policy.Policy {
 	t.Helper()
-	return parsePolicy(t, policy.ImportPolicy{Rules: []policy.Rule{f.rule}, Plugins: []policy.Plugin{f.plugin}})
+	plugin := f.plugin
+	plugin.Parameters = maps.Clone(plugin.Parameters)
+	// Tests change the arguments, and a policy wants every parameter to be used.
+	maps.DeleteFunc(plugin.Parameters, func(name, _ string) bool { return !strings.Contains(strings.Join(plugin.Args, " "), "{"+name+"}") })
+	return parsePolicy(t, policy.ImportPolicy{Rules: []policy.Rule{f.rule}, Plugins: []policy.Plugin{plugin}})
 }
 
 func parsePolicy(t testing.TB, spec policy.ImportPolicy) *policy.Policy {

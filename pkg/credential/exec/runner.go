@@ -9,13 +9,9 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
 const (
-	defaultTimeout   = 30 * time.Second
-	defaultMaxOutput = 64 << 10
 	// maxStderr is how much of the standard error is logged, in bytes.
 	maxStderr = 4 << 10
 	// drain is how long the pipes stay open when the plugin is gone: it bounds what a process that left the group can do.
@@ -36,20 +32,6 @@ var (
 	errStart   = errors.New("could not be started")
 	errExit    = errors.New("ended with an error")
 )
-
-func timeout(plugin policy.Plugin) time.Duration {
-	if plugin.Timeout.Duration > 0 {
-		return plugin.Timeout.Duration
-	}
-	return defaultTimeout
-}
-
-func maxOutput(plugin policy.Plugin) int64 {
-	if plugin.MaxOutputBytes > 0 {
-		return plugin.MaxOutputBytes
-	}
-	return defaultMaxOutput
-}
 
 // output keeps what is written to it, up to a limit. What comes after is an error, before which over is called.
 type output struct {

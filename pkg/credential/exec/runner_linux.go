@@ -49,11 +49,11 @@ func (r *runner) run(parent context.Context, plugin policy.Plugin, args, env []s
 		r.beforeStart()
 	}
 
-	ctx, cancel := context.WithTimeout(parent, timeout(plugin))
+	ctx, cancel := context.WithTimeout(parent, plugin.Timeout.Duration)
 	defer cancel()
-	stdout, stderr := &output{limit: maxOutput(plugin), over: cancel}, &beginning{}
+	stdout, stderr := &output{limit: plugin.MaxOutputBytes, over: cancel}, &beginning{}
 	cmd := exec.Command(program, args...) //nolint:gosec,noctx // the program is the one that was checked; a context would kill one process, wait kills the group.
-	cmd.Args[0] = fileName(plugin)
+	cmd.Args[0] = plugin.File
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = env, "/", []*os.File{file}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, drain
 	// A group of its own, to be killed as a whole. Should this process be killed, the kernel kills the plugin.

@@ -54,12 +54,12 @@ func Verify(p *policy.Policy, directory string) []Verdict {
 	}
 	verdicts := []Verdict{verdict("", ".", "", err)}
 	for _, plugin := range plugins {
-		others = slices.DeleteFunc(others, func(name string) bool { return name == fileName(plugin) })
+		others = slices.DeleteFunc(others, func(name string) bool { return name == plugin.File })
 		file, digest, err := openPlugin(root, plugin)
 		if err == nil {
 			_ = file.Close()
 		}
-		verdicts = append(verdicts, verdict(plugin.Name, fileName(plugin), digest, err))
+		verdicts = append(verdicts, verdict(plugin.Name, plugin.File, digest, err))
 	}
 	for _, name := range others {
 		unused := verdict("", name, "", fault("no plugin of the policy has this file", "remove it, or add it to plugins"))
