@@ -70,7 +70,7 @@ test: test-unit test-integration test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: ## Run the tests that start nothing
-	$(call gotest,unit) -timeout 5m ./pkg/... ./providers/... ./hack/... ./test/binaries/... ./test/process/...
+	$(call gotest,unit) -timeout 5m ./pkg/... ./providers/... ./hack/... ./test/binaries/... ./test/process/... ./test/cloud/...
 	@# The cache of tests does not see the manifests, which are outside of that module.
 	go -C test/monitoring test -count=1 ./...
 
@@ -83,8 +83,11 @@ test-e2e: prebuild ## Run the tests in which real agents join a real hub
 	$(call gotest,e2e) -timeout 20m -count=1 -p 1 ./test/e2e/... ./test/ocmhub/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz the readers of kubeconfigs and of tokens, each for FUZZTIME (60s)
+fuzz: ## Fuzz the readers of kubeconfigs, stanzas, policies and tokens, each for FUZZTIME (60s)
 	go test -run '^$$' -fuzz=FuzzFromKubeconfig -fuzztime=$(FUZZTIME) ./pkg/restconfig
+	go test -run '^$$' -fuzz=FuzzParse -fuzztime=$(FUZZTIME) ./pkg/restconfig
+	go test -run '^$$' -fuzz=FuzzParse -fuzztime=$(FUZZTIME) ./pkg/credential/stanza
+	go test -run '^$$' -fuzz=FuzzParse -fuzztime=$(FUZZTIME) ./pkg/policy
 	go test -run '^$$' -fuzz=FuzzToken -fuzztime=$(FUZZTIME) ./providers/kubeconfig
 
 .PHONY: bench

@@ -104,6 +104,13 @@ func (s *Set) NameFor(secret *corev1.Secret) string {
 // Names returns the names of the resolvers, sorted.
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
+// Holds says whether the credential of a Secret is in the Secret itself, so that resolving it asks nobody.
+func (s *Set) Holds(secret *corev1.Secret) bool {
+	document, err := ReadDocument(secret)
+	name := s.NameFor(secret)
+	return err == nil && document.Exchange == "" && (name == ResolverKubeconfig || name == ResolverToken)
+}
+
 // Forget drops what is kept of a Secret that is gone.
 func (s *Set) Forget(secret types.UID) {
 	if s.options.Forget != nil {

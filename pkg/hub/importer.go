@@ -63,6 +63,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	if err != nil {
 		return fmt.Errorf("--policy-file: %w", err)
 	}
+	logPlugins(ctx, policies.Current(), o.PluginDirectory)
 	inventoryClient, err := clusterinventoryclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("building the hub inventory client: %w", err)
@@ -120,7 +121,12 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	for _, provider := range importProviders {
 		running.Go(func() { provider.Run(ctx) })
 	}
-	running.Go(func() { policies.Run(ctx, policyChanged) })
+	running.Go(func() {
+		policies.Run(ctx, func() {
+			logPlugins(ctx, policies.Current(), o.PluginDirectory)
+			policyChanged()
+		})
+	})
 	// A provider that does not know its Secrets yet would leave a cluster to the next in the list.
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil

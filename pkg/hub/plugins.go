@@ -3,12 +3,14 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/import-provider/pkg/credential/exec"
 	"open-cluster-management.io/import-provider/pkg/policy"
@@ -38,6 +40,15 @@ func newPluginsCommand() *cobra.Command {
 	plugins := &cobra.Command{Use: "plugins", Short: "Commands for plugins that print credentials", Args: cobra.NoArgs}
 	plugins.AddCommand(verify)
 	return plugins
+}
+
+// logPlugins says which plugins can't be run. Each run finds that out again, and clusters that need none go on.
+func logPlugins(ctx context.Context, current *policy.Policy, directory string) {
+	for _, v := range exec.Verify(current, directory) {
+		if v.Bad() {
+			klog.FromContext(ctx).Error(nil, "Plugins cannot be run", "plugin", v.Plugin, "file", v.File, "problem", v.Problem, "next", v.Next)
+		}
+	}
 }
 
 // printVerdicts prints a table. The error says how many plugins, or the directory, are bad.

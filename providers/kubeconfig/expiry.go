@@ -132,8 +132,12 @@ func (c *expiryController) look(ctx context.Context, cluster *clusterv1.ManagedC
 	if err := c.reads.Wait(ctx); err != nil {
 		return expiry{}, fmt.Errorf("waiting to read an import Secret: %w", err)
 	}
-	_, valid, err := c.provider.credential(ctx, cluster.Name, attempt)
-	known = expiry{state: stateOf(attempt.secret()), valid: valid}
+	known = expiry{state: stateOf(attempt.secret())}
+	secret, err := c.provider.readSecret(ctx, cluster.Name, attempt.secrets)
+	// A credential that is not in the Secret would have to be made, for a cluster that nobody asks for now.
+	if err == nil && secret != nil && c.provider.resolvers.Holds(secret) {
+		_, known.valid, err = c.provider.usable(ctx, cluster.Name, secret)
+	}
 	if err != nil {
 		// It is not read again before it changes.
 		known.problem = problemOf(err).withoutCause()

@@ -123,14 +123,15 @@ func TestCredentialProblem(t *testing.T) {
 			ReasonKubeconfigInvalid, `resolver x: key y: users[].user.x of entry "a" is not a known key: mend it`, 0},
 		{"denied", fmt.Errorf("resolver x: %w", credential.Denied(errors.New("not enabled"))), ReasonPolicyDenied, "resolver x: not enabled", 0},
 		{"invalid", credential.Invalid(errors.New("no key; add it")), ReasonCredentialInvalid, "no key; add it", 0},
+		{"mint failed", credential.MintFailed(errors.New("refused")), ReasonTokenMintFailed, "refused", 0},
 		{"pending", credential.Pending(errors.New("wait"), time.Minute), ReasonCredentialPending, "wait", time.Minute},
 		// What is awaited may have been refused for now.
 		{"pending for a field", credential.Pending(field(restconfig.ReasonMissing), 0), ReasonCredentialPending,
 			`users[].user.x of entry "a" is missing: mend it`, 0},
-		{"unclassified", errors.New(sentinel), ReasonTokenMintFailed, "the credential resolver failed", 0},
+		{"unclassified", errors.New(sentinel), ReasonTokenMintFailed, "the credential resolver failed; see the logs of the import controller", 0},
 		// A resolver may ask another server by a kubeconfig of its own.
-		{"unclassified field", field(restconfig.ReasonMissing), ReasonTokenMintFailed, "the credential resolver failed", 0},
-		{"unclassified forbidden field", field(restconfig.ReasonForbidden), ReasonTokenMintFailed, "the credential resolver failed", 0},
+		{"unclassified field", field(restconfig.ReasonMissing), ReasonTokenMintFailed, "the credential resolver failed; see the logs of the import controller", 0},
+		{"unclassified forbidden field", field(restconfig.ReasonForbidden), ReasonTokenMintFailed, "the credential resolver failed; see the logs of the import controller", 0},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

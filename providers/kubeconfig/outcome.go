@@ -72,7 +72,7 @@ func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
 	}
-	return &problem{reason: ReasonTokenMintFailed, detail: "the clients cannot be built", cause: err}
+	return &problem{reason: ReasonTokenMintFailed, detail: "the clients cannot be built; " + nextLogs, cause: err}
 }
 
 // credentialProblem classifies what a resolver returned.
@@ -84,7 +84,7 @@ func credentialProblem(err error) *problem {
 		failed  *credential.MintError
 		field   *restconfig.FieldError
 	)
-	p := &problem{reason: ReasonTokenMintFailed, detail: "the credential resolver failed", cause: err}
+	p := &problem{reason: ReasonTokenMintFailed, detail: "the credential resolver failed; " + nextLogs, cause: err}
 	switch {
 	case errors.As(err, &denied):
 		p.reason, p.detail = ReasonPolicyDenied, err.Error()

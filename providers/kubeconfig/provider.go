@@ -340,6 +340,11 @@ func (p *Provider) credential(ctx context.Context, clusterName string, attempt a
 	if secret == nil || err != nil {
 		return nil, validity{}, err
 	}
+	return p.usable(ctx, clusterName, secret)
+}
+
+// usable resolves the credential of an import Secret and checks that the policy lets it live so long.
+func (p *Provider) usable(ctx context.Context, clusterName string, secret *corev1.Secret) (*rest.Config, validity, error) {
 	config, err := p.resolve(ctx, clusterName, secret)
 	if err != nil {
 		return nil, validity{}, err
@@ -455,11 +460,14 @@ func (p *Provider) both(secrets []*metav1.PartialObjectMetadata, cluster *cluste
 }
 
 // redactedCause is the part of a cause that may be logged: errors of resolvers and of managed clusters may quote
-// what they were given.
+// what they were given, unless they promise not to.
 func redactedCause(p *problem) string {
-	switch p.reason {
-	case ReasonHubReadFailed:
+	failed, minting := errors.AsType[*credential.MintError](p.cause)
+	switch {
+	case p.reason == ReasonHubReadFailed:
 		return p.cause.Error()
+	case minting && failed.Cause != nil:
+		return failed.Cause.Error()
 	default:
 		return fmt.Sprintf("%T", errors.Unwrap(p))
 	}

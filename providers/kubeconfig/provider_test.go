@@ -244,12 +244,12 @@ func TestClientsOutcome(t *testing.T) {
 		{
 			name:    "unclassified",
 			prepare: fail(errors.New("quotes " + testToken)),
-			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: firstRetry, calls: 1,
+			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed; see the logs of the import controller", retry: firstRetry, calls: 1,
 		},
 		{
 			name:    "neither config nor error",
 			prepare: fail(nil),
-			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed", retry: firstRetry, calls: 1,
+			reason:  ReasonTokenMintFailed, detail: "the credential resolver failed; see the logs of the import controller", retry: firstRetry, calls: 1,
 		},
 		{
 			name: "unreachable",

@@ -139,6 +139,7 @@ type reasonInfo struct {
 }
 
 const (
+	nextLogs      = "see the logs of the import controller"
 	nextGrant     = "grant it the ClusterRole in manifests/managed-cluster"
 	nextSpokePods = "see the pods in the namespaces open-cluster-management-agent… of the cluster"
 )
@@ -153,7 +154,7 @@ var reasonInfos = map[Reason]reasonInfo{
 	ReasonCredentialInvalid:     {retryOnChange, ""},
 	ReasonPolicyDenied:          {retryOnChange, ""},
 	ReasonCredentialPending:     {retryBackoff, ""},
-	ReasonTokenMintFailed:       {retryBackoff, "see the logs of the import controller"},
+	ReasonTokenMintFailed:       {retryBackoff, ""},
 	ReasonCredentialExpired:     {retryOnChange, "put a valid credential into the Secret"},
 	ReasonCredentialNotYetValid: {retryBackoff, "put a valid credential into the Secret, or compare the clocks"},
 	ReasonNameNotResolved:       {retryBackoff, "correct the server of the kubeconfig, or make its name resolvable from the hub"},

@@ -90,7 +90,7 @@ func TestReasons(t *testing.T) {
 	// The errors of these say what to do.
 	ownNextStep := map[Reason]bool{
 		ReasonKubeconfigInvalid: true, ReasonFieldForbidden: true, ReasonCredentialInvalid: true, ReasonPolicyDenied: true,
-		ReasonCredentialPending: true, ReasonOwnedByAnotherHub: true,
+		ReasonCredentialPending: true, ReasonTokenMintFailed: true, ReasonOwnedByAnotherHub: true,
 	}
 	declared, _ := declaredReasons(t)
 	conditions := conditionsOfReasons(t)

@@ -32,7 +32,6 @@ const (
 	fleetNamespace = "fleet"
 	profileCRD     = "clusterprofiles.multicluster.x-k8s.io"
 	profileText    = ": credential resolver clusterprofile: "
-	seeLogs        = "; see the logs of the import controller"
 
 	cloudAccount  = "importer@team-a-1234.iam.gserviceaccount.com"
 	cloudResource = "projects/team-a-1234/locations/europe-west1/clusters/production"
@@ -244,8 +243,8 @@ var _ = Describe("ClusterProfiles", Ordered, ContinueOnFailure, func() {
 			providers: provide("google", func(c *clientcmdapiv1.Cluster) {
 				c.Server, c.CertificateAuthorityData = spokes[1].URL(), spokes[1].CAData()
 			}),
-			text: `PolicyDenied: access provider "google" by credential resolver gke: the server or the CA of the kubeconfig is not that of the ` +
-				"cluster that its exec stanza is for: correct it, or let the administrator of the hub add it to endpoints.pinned",
+			text: `PolicyDenied: access provider "google" by credential resolver gke: the server or the CA is not that of the cluster ` +
+				"that the credential is for, as the cloud reports it: correct it, or let the administrator of the hub add it to endpoints.pinned",
 		}),
 	)
 
@@ -307,6 +306,6 @@ var _ = Describe("ClusterProfiles", Ordered, ContinueOnFailure, func() {
 		createSecret(ctx, secret)
 		createCluster(ctx, name)
 		Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, "TokenMintFailed"+profileText+"the hub has no ClusterProfile API: let "+
-			"the administrator of the hub install it, such as by the feature gate ClusterProfile of the ClusterManager"+seeLogs))
+			"the administrator of the hub install it, such as by the feature gate ClusterProfile of the ClusterManager"))
 	})
 })

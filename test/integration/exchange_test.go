@@ -91,7 +91,6 @@ var _ = Describe("The exchange of a credential", Ordered, ContinueOnFailure, fun
 	const (
 		asking = "TokenMintFailed: asking for a token of the ServiceAccount: "
 		// The provider adds this to what services and clusters refuse.
-		seeLogs    = "; see the logs of the import controller"
 		neededText = "CredentialInvalid: data key credential.yaml: the Secret holds no credential to exchange, " +
 			"and no token of an earlier one is left; put one into it"
 	)
@@ -147,7 +146,7 @@ var _ = Describe("The exchange of a credential", Ordered, ContinueOnFailure, fun
 		updateSecret(ctx, secret, func(secret *corev1.Secret) { secret.Data["kubeconfig"] = spoke.userKubeconfig("nobody") })
 		importAgain(ctx, name, spoke)
 		Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, asking+
-			"the credential may not do that; let it create serviceaccounts/token, as manifests/managed-cluster lets the account itself"+seeLogs))
+			"the credential may not do that; let it create serviceaccounts/token, as manifests/managed-cluster lets the account itself"))
 	})
 
 	It("asks for the credential again after a restart", func(ctx SpecContext) {
@@ -217,20 +216,20 @@ var _ = Describe("The exchange of a credential", Ordered, ContinueOnFailure, fun
 		spoke.expectUntouched(ctx)
 	},
 		Entry("a permission to ask for tokens", true, nil, func(user string) []byte { return spoke.userKubeconfig(user) }, "", asking+
-			"the credential may not do that; let it create serviceaccounts/token, as manifests/managed-cluster lets the account itself"+seeLogs),
+			"the credential may not do that; let it create serviceaccounts/token, as manifests/managed-cluster lets the account itself"),
 		Entry("the account", false, []rbacv1.PolicyRule{mayRequestTokens()}, func(user string) []byte { return spoke.userKubeconfig(user) }, "",
 			"CredentialInvalid: data key credential.yaml: the ServiceAccount does not exist on the cluster; apply manifests/managed-cluster "+
 				"there, set tokenRequest.create to true, or correct tokenRequest.serviceAccount"),
 		Entry("a permission to create the account", false, []rbacv1.PolicyRule{mayRequestTokens()},
 			func(user string) []byte { return spoke.userKubeconfig(user) }, "tokenRequest: {create: true}",
 			"TokenMintFailed: creating the ClusterRole of the ServiceAccount: the credential may not do that; apply manifests/managed-cluster "+
-				"to the cluster and remove tokenRequest.create, or use the credential of an administrator"+seeLogs),
+				"to the cluster and remove tokenRequest.create, or use the credential of an administrator"),
 		Entry("a credential that is accepted", true, nil,
 			func(string) []byte { return harness.TokenKubeconfig(spoke.URL(), spoke.CAData(), sentinel) }, "", asking+
-				"the cluster's API server does not accept the credential; put a valid one into the Secret"+seeLogs),
+				"the cluster's API server does not accept the credential; put a valid one into the Secret"),
 		Entry("a cluster that answers", true, nil,
 			func(string) []byte { return harness.TokenKubeconfig("https://127.0.0.1:1", spoke.CAData(), sentinel) }, "", asking+
-				"managed cluster: Unreachable: the connection is refused; check that the server of the kubeconfig is right and reachable from the hub"+seeLogs),
+				"managed cluster: Unreachable: the connection is refused; check that the server of the kubeconfig is right and reachable from the hub"),
 	)
 
 	It("tells no token", func(ctx SpecContext) {

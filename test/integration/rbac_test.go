@@ -215,7 +215,7 @@ var _ = Describe("RBAC", func() {
 			createSecret(ctx, secret)
 			createCluster(ctx, name)
 			Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, "TokenMintFailed: credential resolver clusterprofile: the import "+
-				"controller may not read ClusterProfiles: let the administrator of the hub give it the permissions that manifests/rbac has"+seeLogs))
+				"controller may not read ClusterProfiles: let the administrator of the hub give it the permissions that manifests/rbac has"))
 		},
 
 		{importNamespace, importerRoleName, 0}:          notReady,

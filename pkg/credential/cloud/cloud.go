@@ -93,9 +93,9 @@ type Endpoint struct {
 	CA []byte
 }
 
-// ErrOtherEndpoint is a DeniedError: the kubeconfig leads elsewhere than to the cluster that it names.
-var ErrOtherEndpoint = credential.Denied(errors.New("the server or the CA of the kubeconfig is not that of the cluster that its exec stanza " +
-	"is for: correct it, or let the administrator of the hub add it to endpoints.pinned"))
+// ErrOtherEndpoint is a DeniedError: what was given leads elsewhere than to the cluster that it names.
+var ErrOtherEndpoint = credential.Denied(errors.New("the server or the CA is not that of the cluster that the credential is for, as the cloud " +
+	"reports it: correct it, or let the administrator of the hub add it to endpoints.pinned"))
 
 // Binding returns nil if a token may be sent to the server of a config: the cloud reports it, with its CA. The error is
 // ErrOtherEndpoint.

@@ -199,7 +199,7 @@ func elsewhere(secret *corev1.Secret) *corev1.Secret {
 
 // TestEndpoint (threats 9 and 10): a token is made only for the server and the CA that EKS reports, or that are pinned.
 func TestEndpoint(t *testing.T) {
-	const other = "the server or the CA of the kubeconfig is not that of the cluster that its exec stanza is for: correct it, or let the administrator of the hub add it to endpoints.pinned"
+	const other = "the server or the CA is not that of the cluster that the credential is for, as the cloud reports it: correct it, or let the administrator of the hub add it to endpoints.pinned"
 	args := []string{"--region", region, "eks", "get-token", "--cluster-name", "prod-1"}
 	with := func(edit func(c *clientcmdapiv1.Cluster)) *corev1.Secret {
 		return stanzaSecret("aws", args, func(f *clientcmdapiv1.Config) { edit(&f.Clusters[0].Cluster) })

@@ -47,19 +47,21 @@ func (e *exchanger) mintBy(config, given *rest.Config, who account, without erro
 
 // renew asks for a token by the token of the account itself.
 func (e *exchanger) renew(ctx context.Context, bound *rest.Config, who account) (tokensource.Token, error) {
-	client, err := e.client(bound)
+	client, done, err := e.client(bound)
 	if err != nil {
 		return tokensource.Token{}, err
 	}
+	defer done()
 	return e.requestToken(ctx, client, who)
 }
 
 // exchange asks for a token by the given credential.
 func (e *exchanger) exchange(ctx context.Context, given *rest.Config, who account) (tokensource.Token, error) {
-	client, err := e.client(given)
+	client, done, err := e.client(given)
 	if err != nil {
 		return tokensource.Token{}, err
 	}
+	defer done()
 	if who.create {
 		if err := createAccount(ctx, client, who); err != nil {
 			return tokensource.Token{}, err
@@ -73,19 +75,19 @@ func (e *exchanger) exchange(ctx context.Context, given *rest.Config, who accoun
 	return token, failure(ctx, err, "asking for a token of the ServiceAccount", whoGrants)
 }
 
-// client returns a client whose errors of API servers are fit for a condition.
-func (e *exchanger) client(config *rest.Config) (*corev1client.CoreV1Client, error) {
+// client returns a client whose errors of API servers are fit for a condition, and what closes its connections.
+func (e *exchanger) client(config *rest.Config) (client *corev1client.CoreV1Client, done func(), err error) {
 	httpClient, err := e.options.HTTPClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("building the client of the cluster: %w", err)
+		return nil, nil, fmt.Errorf("building the client of the cluster: %w", err)
 	}
-	client, err := corev1client.NewForConfigAndClient(&rest.Config{
+	client, err = corev1client.NewForConfigAndClient(&rest.Config{
 		Host: config.Host, ContentConfig: rest.ContentConfig{AcceptContentTypes: runtime.ContentTypeJSON, ContentType: runtime.ContentTypeJSON},
 	}, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("building the client of the cluster: %w", err)
+		return nil, nil, fmt.Errorf("building the client of the cluster: %w", err)
 	}
-	return client, nil
+	return client, httpClient.CloseIdleConnections, nil
 }
 
 // requestToken creates a TokenRequest. The token is for the API server alone, which is what no audience means.

@@ -219,7 +219,7 @@ func (r *resolver) mint(ctx context.Context, plugin policy.Plugin, args []string
 	}
 	token, err := decode(output, plugin.APIVersion, config, r.options.Clock.Now())
 	if err != nil {
-		return tokensource.Token{}, credential.MintFailed(fmt.Errorf("the plugin %s %w", plugin.Name, err))
+		return tokensource.Token{}, credential.MintFailed(fmt.Errorf("the plugin %s %w; see the logs of the import controller", plugin.Name, err))
 	}
 	return token, nil
 }

@@ -76,7 +76,7 @@ func (r *runner) run(parent context.Context, plugin policy.Plugin, args, env []s
 	default:
 		err = errExit
 	}
-	return nil, credential.MintFailed(fmt.Errorf("the plugin %s %w", plugin.Name, err))
+	return nil, credential.MintFailed(fmt.Errorf("the plugin %s %w; see the logs of the import controller", plugin.Name, err))
 }
 
 // wait starts a command and waits for its end, at which nothing is left of its group.

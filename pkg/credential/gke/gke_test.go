@@ -43,7 +43,7 @@ const (
 	resource = "projects/" + project + "/locations/" + location + "/clusters/" + cluster
 	account  = "importer@team-a-1234.iam.gserviceaccount.com"
 
-	otherEndpoint = "the server or the CA of the kubeconfig is not that of the cluster"
+	otherEndpoint = "the server or the CA is not that of the cluster"
 )
 
 // server is an API server of a cluster. It remembers the Authorization headers of its requests.
