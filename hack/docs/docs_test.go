@@ -15,10 +15,14 @@ import (
 const root = "../.."
 
 var (
-	fence      = regexp.MustCompile("(?s)```.*?\n *```")
-	link       = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	heading    = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	notInID    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	fence   = regexp.MustCompile("(?s)```.*?\n *```")
+	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	notInID = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	// namedTest is in code, testFunction in the tree.
+	namedTest    = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)`")
+	testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z][A-Za-z0-9]*)\(`)
+
 	makeCall   = regexp.MustCompile("(?m)(?:`|^ *)make ([a-z][a-z0-9-]*)")
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 )
@@ -42,6 +46,30 @@ func TestLinks(t *testing.T) {
 			}
 			if text, ok := documents[file]; ok && anchor != "" && !anchors(text)[anchor] {
 				t.Errorf("%s: %s: %s has no such heading", name, match[0], file)
+			}
+		}
+	}
+}
+
+// TestNamedTests checks that the tests which the documentation names exist.
+func TestNamedTests(t *testing.T) {
+	declared := map[string]bool{}
+	if err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, match := range testFunction.FindAllStringSubmatch(string(data), -1) {
+			declared[match[1]] = true
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range markdown(t) {
+		for _, match := range namedTest.FindAllStringSubmatch(text, -1) {
+			if !declared[match[1]] {
+				t.Errorf("%s: there is no test %s", name, match[1])
 			}
 		}
 	}
