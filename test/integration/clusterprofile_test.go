@@ -257,7 +257,7 @@ var _ = Describe("ClusterProfiles", Ordered, ContinueOnFailure, func() {
 		expectImported(ctx, name)
 		spokes[0].expectKlusterlet(ctx, name)
 		Expect(cloud.Requests(gcp.IAMCredentials)).NotTo(BeEmpty())
-		expectNoLeak(ctx, c)
+		expectNoLeak(ctx, c, cloud.Issue(cloudAccount))
 	})
 
 	It("a cluster of Google Cloud is imported by the kubeconfig that gcloud wrote", func(ctx SpecContext) {
@@ -267,7 +267,7 @@ var _ = Describe("ClusterProfiles", Ordered, ContinueOnFailure, func() {
 		createCluster(ctx, name)
 		expectImported(ctx, name)
 		spokes[0].expectKlusterlet(ctx, name)
-		expectNoLeak(ctx, c)
+		expectNoLeak(ctx, c, cloud.Issue(cloudAccount))
 	})
 
 	It("a cluster of Google Cloud is imported by its name", func(ctx SpecContext) {
@@ -278,7 +278,7 @@ var _ = Describe("ClusterProfiles", Ordered, ContinueOnFailure, func() {
 		createCluster(ctx, name)
 		expectImported(ctx, name)
 		spokes[0].expectKlusterlet(ctx, name)
-		expectNoLeak(ctx, c)
+		expectNoLeak(ctx, c, cloud.Issue(cloudAccount))
 	})
 
 	It("without the API an import waits for it", func(ctx SpecContext) {

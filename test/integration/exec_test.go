@@ -109,12 +109,15 @@ plugins:
 	}
 
 	It("gives the token for the kubeconfig that names it", func(ctx SpecContext) {
-		start(ctx, pinned(digest))
+		c := start(ctx, pinned(digest))
 		secret := kubeconfigSecret(newName("plugin"), stanza("/home/somebody/bin/"+name, "file"))
 		create(ctx, secret)
 		expectImported(ctx, secret.Name)
 		spoke.expectKlusterlet(ctx, secret.Name)
-		Expect(countRuns()).To(BeNumerically("<=", 2), "one token is for all requests, and one for the Secret that the import has labelled")
+		Expect(countRuns()).To(Equal(1), "one token is for all requests")
+		token, err := os.ReadFile(tokenFile)
+		Expect(err).NotTo(HaveOccurred())
+		expectNoLeak(ctx, c, string(token))
 	})
 
 	It("gives the token without a kubeconfig", func(ctx SpecContext) {
