@@ -4,6 +4,7 @@ package credential
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,32 @@ type StanzaResolver interface {
 	Resolver
 	// ResolveStanza returns a config for the cluster of kubeconfig, whose Exec is set, under the contract of Resolver.Resolve.
 	ResolveStanza(ctx context.Context, req Request, kubeconfig *restconfig.Kubeconfig) (*rest.Config, error)
+}
+
+// ResolveForm is Resolve of a resolver that serves stanzas: by named for the section of the Document that is its own or, without
+// one, by stanza for the kubeconfig. Errors are theirs, those of ReadDocument and ParseStanza, and that of a context that is done.
+func ResolveForm[P any](ctx context.Context, req Request, o KubeconfigOptions, section func(*Document) *P,
+	named func(context.Context, Request, *P) (*rest.Config, error),
+	stanza func(context.Context, Request, *restconfig.Kubeconfig) (*rest.Config, error),
+) (*rest.Config, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if req.Secret == nil {
+		return nil, errors.New("the request has no secret")
+	}
+	document, err := ReadDocument(req.Secret)
+	if err != nil {
+		return nil, err
+	}
+	if parameters := section(document); parameters != nil {
+		return named(ctx, req, parameters)
+	}
+	kubeconfig, err := ParseStanza(req.Secret, o)
+	if err != nil {
+		return nil, err
+	}
+	return stanza(ctx, req, kubeconfig)
 }
 
 // RecogniseStanza returns the name of the resolver that serves a command: by its base name, since the path is that of

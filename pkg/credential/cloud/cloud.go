@@ -17,7 +17,6 @@ import (
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/pkg/credential/tokensource"
 	"open-cluster-management.io/import-provider/pkg/policy"
-	"open-cluster-management.io/import-provider/pkg/restconfig"
 )
 
 const (
@@ -134,9 +133,4 @@ func Key(resolver string, req credential.Request, config *rest.Config, parameter
 		Resolver: resolver, SecretUID: req.Secret.UID, ResourceVersion: req.Secret.ResourceVersion,
 		Endpoint: tokensource.EndpointOf(config.Host, config.CAData), Parameters: parameters,
 	}
-}
-
-// KubeconfigOf returns the kubeconfig of a Secret with its exec stanza. Without one the error is an InvalidError.
-func (o Options) KubeconfigOf(req credential.Request) (*restconfig.Kubeconfig, error) {
-	return credential.ParseStanza(req.Secret, o.Kubeconfig)
 }

@@ -43,18 +43,6 @@ const (
 	extensionExec = "client.authentication.k8s.io/exec"
 )
 
-// testCA is a self-signed certificate; nothing verifies against it.
-const testCA = `-----BEGIN CERTIFICATE-----
-MIIBITCByaADAgECAgEBMAoGCCqGSM49BAMCMAAwIBcNNzAwMTAxMDAwMDAwWhgP
-MjA5OTAxMDEwMDAwMDBaMAAwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQtH3sL
-ltD1DUx6HinCgeb4IyUQTcGAnxXNAdBOChvzuVhHbXWW+lPk4tgfm5KXgKEqo2Md
-5NH8Tam8DKXS6dKjozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBS4lak/
-MNuiZ+JY+2BUADtlYOOJrjAKBggqhkjOPQQDAgNHADBEAiA0oC/AoMYHGFYzkXH7
-OSfMgoJt5ChKSVfWHIV6ZxMalQIgGrsK+1u3JyHHEDUrQEM/UtF+Zi1NnWlYIvSp
-K+kgL4M=
------END CERTIFICATE-----
-`
-
 // providers is a file as other users of the API have it.
 const providers = `{"providers":[
 	{"name":"google","execConfig":{"apiVersion":"client.authentication.k8s.io/v1beta1","command":"/opt/gke-gcloud-auth-plugin",
@@ -200,7 +188,7 @@ func profile(names ...string) *clusterinventoryv1alpha1.ClusterProfile {
 
 func accessProvider(name, address string) clusterinventoryv1alpha1.AccessProvider {
 	return clusterinventoryv1alpha1.AccessProvider{
-		Name: name, Cluster: clientcmdapiv1.Cluster{Server: address, CertificateAuthorityData: []byte(testCA)},
+		Name: name, Cluster: clientcmdapiv1.Cluster{Server: address, CertificateAuthorityData: []byte(credentialtest.CA)},
 	}
 }
 
@@ -460,7 +448,7 @@ func TestCluster(t *testing.T) {
 	f := newFixture(t, providers)
 	f.profiles["fleet/production"].Status.AccessProviders[0].Cluster.TLSServerName = "kubernetes.example.com"
 	config, err := f.resolve(t)
-	if err != nil || config.ServerName != "kubernetes.example.com" || string(config.CAData) != testCA || f.gke.seen[0].Cluster != "production" {
+	if err != nil || config.ServerName != "kubernetes.example.com" || string(config.CAData) != credentialtest.CA || f.gke.seen[0].Cluster != "production" {
 		t.Errorf("%v %v", config, err)
 	}
 }

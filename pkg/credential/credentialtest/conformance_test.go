@@ -19,23 +19,11 @@ import (
 	"open-cluster-management.io/import-provider/pkg/restconfig"
 )
 
-// testCA is a self-signed certificate; nothing verifies against it.
-const testCA = `-----BEGIN CERTIFICATE-----
-MIIBITCByaADAgECAgEBMAoGCCqGSM49BAMCMAAwIBcNNzAwMTAxMDAwMDAwWhgP
-MjA5OTAxMDEwMDAwMDBaMAAwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQtH3sL
-ltD1DUx6HinCgeb4IyUQTcGAnxXNAdBOChvzuVhHbXWW+lPk4tgfm5KXgKEqo2Md
-5NH8Tam8DKXS6dKjozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBS4lak/
-MNuiZ+JY+2BUADtlYOOJrjAKBggqhkjOPQQDAgNHADBEAiA0oC/AoMYHGFYzkXH7
-OSfMgoJt5ChKSVfWHIV6ZxMalQIgGrsK+1u3JyHHEDUrQEM/UtF+Zi1NnWlYIvSp
-K+kgL4M=
------END CERTIFICATE-----
-`
-
 const testToken = "s3nt1nel-token"
 
 func validSecret() *corev1.Secret {
 	return &corev1.Secret{Data: map[string][]byte{
-		"server": []byte("https://api.example.com:6443"), "ca.crt": []byte(testCA), "token": []byte(testToken),
+		"server": []byte("https://api.example.com:6443"), "ca.crt": []byte(CA), "token": []byte(testToken),
 	}}
 }
 
@@ -67,7 +55,7 @@ func run(t *testing.T, resolver credential.Resolver) map[string][]string {
 
 func TestSuiteCatches(t *testing.T) {
 	var counter atomic.Int64
-	shared := &rest.Config{Host: "https://api.example.com", BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte(testCA)}}
+	shared := &rest.Config{Host: "https://api.example.com", BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte(CA)}}
 	cases := []struct {
 		name     string
 		clause   string
@@ -171,7 +159,7 @@ func TestSuiteCatches(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			// The shared config loses its CA to the suite, which is what the case is about.
-			shared.CAData = []byte(testCA)
+			shared.CAData = []byte(CA)
 			violations := run(t, c.resolver)
 			if len(violations[c.clause]) == 0 {
 				t.Errorf("the clause %q did not catch it; violations: %v", c.clause, violations)

@@ -37,24 +37,8 @@ func New(o cloud.Options) credential.StanzaResolver {
 
 // Resolve implements credential.Resolver.
 func (r *resolver) Resolve(ctx context.Context, req credential.Request) (*rest.Config, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if req.Secret == nil {
-		return nil, errors.New("the request has no secret")
-	}
-	document, err := credential.ReadDocument(req.Secret)
-	if err != nil {
-		return nil, err
-	}
-	if document.EKS != nil {
-		return r.resolveParameters(ctx, req, document.EKS)
-	}
-	kubeconfig, err := r.options.KubeconfigOf(req)
-	if err != nil {
-		return nil, err
-	}
-	return r.ResolveStanza(ctx, req, kubeconfig)
+	section := func(d *credential.Document) *credential.EKSParameters { return d.EKS }
+	return credential.ResolveForm(ctx, req, r.options.Kubeconfig, section, r.resolveParameters, r.ResolveStanza)
 }
 
 // ResolveStanza implements credential.StanzaResolver.

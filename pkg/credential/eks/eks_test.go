@@ -184,7 +184,7 @@ func TestPolicy(t *testing.T) {
 		h.rule.Roles = nil
 		h.clock.SetTime(h.clock.Now().Add(12 * time.Minute))
 		h.aws.Reset()
-		_, err = request(t, config)
+		_, err = credentialtest.SentToken(t.Context(), config)
 		expect(t, err, denied, otherRole)
 		if calls := h.aws.Operations(); len(calls) > 0 {
 			t.Errorf("AWS was asked %v", calls)
@@ -259,7 +259,7 @@ func TestEndpoint(t *testing.T) {
 			moved.CA = newCA()
 			h.aws.AddCluster(moved)
 			h.clock.SetTime(h.clock.Now().Add(12 * time.Minute))
-			if _, err := request(t, config); !errors.Is(err, cloud.ErrOtherEndpoint) {
+			if _, err := credentialtest.SentToken(t.Context(), config); !errors.Is(err, cloud.ErrOtherEndpoint) {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}

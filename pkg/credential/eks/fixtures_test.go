@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +29,7 @@ import (
 
 	"open-cluster-management.io/import-provider/pkg/credential"
 	"open-cluster-management.io/import-provider/pkg/credential/cloud"
+	"open-cluster-management.io/import-provider/pkg/credential/credentialtest"
 	"open-cluster-management.io/import-provider/pkg/credential/eks"
 	"open-cluster-management.io/import-provider/pkg/credential/tokensource"
 	"open-cluster-management.io/import-provider/pkg/policy"
@@ -151,35 +151,11 @@ func (h *hub) identity(t testing.TB, config *rest.Config) aws.Identity {
 // bearer returns the token that a request with a config carries.
 func bearer(t testing.TB, config *rest.Config) string {
 	t.Helper()
-	token, err := request(t, config)
+	token, err := credentialtest.SentToken(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
-}
-
-// request sends a request with a config to nowhere and returns the token that it carries.
-func request(t testing.TB, config *rest.Config) (string, error) {
-	t.Helper()
-	var sent string
-	transport := config.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
-		sent = req.Header.Get("Authorization")
-		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-	}))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	token, found := strings.CutPrefix(sent, "Bearer ")
-	if !found {
-		t.Fatal("the request has no bearer token")
-	}
-	return token, nil
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -60,24 +60,8 @@ func New(o Options) credential.StanzaResolver {
 
 // Resolve implements credential.Resolver.
 func (r *resolver) Resolve(ctx context.Context, req credential.Request) (*rest.Config, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if req.Secret == nil {
-		return nil, errors.New("the request has no secret")
-	}
-	document, err := credential.ReadDocument(req.Secret)
-	if err != nil {
-		return nil, err
-	}
-	if document.Exec != nil {
-		return r.resolveDocument(ctx, req, document.Exec)
-	}
-	kubeconfig, err := credential.ParseStanza(req.Secret, r.options.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return r.ResolveStanza(ctx, req, kubeconfig)
+	section := func(d *credential.Document) *credential.ExecParameters { return d.Exec }
+	return credential.ResolveForm(ctx, req, r.options.Kubeconfig, section, r.resolveDocument, r.ResolveStanza)
 }
 
 // ResolveStanza implements credential.StanzaResolver.

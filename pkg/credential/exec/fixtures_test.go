@@ -16,10 +16,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"maps"
 	"math/big"
-	"net/http"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -38,6 +36,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/credential/credentialtest"
 	"open-cluster-management.io/import-provider/pkg/credential/exec"
 	"open-cluster-management.io/import-provider/pkg/credential/tokensource"
 	"open-cluster-management.io/import-provider/pkg/policy"
@@ -222,33 +221,12 @@ func secretRequest(data map[string][]byte) credential.Request {
 // bearer is the token that a request by a config carries.
 func bearer(t testing.TB, config *rest.Config) string {
 	t.Helper()
-	if config.WrapTransport == nil {
-		t.Fatal("the config has no source of tokens")
-	}
-	var header string
-	transport := config.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
-		header = req.Header.Get("Authorization")
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Request: req}, nil
-	}))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host, http.NoBody)
+	token, err := credentialtest.SentToken(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
-	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	token, found := strings.CutPrefix(header, "Bearer ")
-	if !found {
-		t.Fatal("the request has no token")
 	}
 	return token
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // report is what the mode report of the test plugin tells.
 type report struct {

@@ -79,24 +79,8 @@ type target struct {
 // Resolve implements credential.Resolver: for the parameters under gke in the data key credential.yaml or, without them, for the
 // kubeconfig.
 func (r *resolver) Resolve(ctx context.Context, req credential.Request) (*rest.Config, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if req.Secret == nil {
-		return nil, errors.New("the request has no secret")
-	}
-	document, err := credential.ReadDocument(req.Secret)
-	if err != nil {
-		return nil, err
-	}
-	if document.GKE != nil {
-		return r.resolveDocument(ctx, req, document.GKE)
-	}
-	kubeconfig, err := r.options.KubeconfigOf(req)
-	if err != nil {
-		return nil, err
-	}
-	return r.ResolveStanza(ctx, req, kubeconfig)
+	section := func(d *credential.Document) *credential.GKEParameters { return d.GKE }
+	return credential.ResolveForm(ctx, req, r.options.Kubeconfig, section, r.resolveDocument, r.ResolveStanza)
 }
 
 // ResolveStanza implements credential.StanzaResolver.

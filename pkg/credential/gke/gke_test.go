@@ -78,18 +78,6 @@ func (s *server) headers() []string {
 	return slices.Clone(s.seen)
 }
 
-// otherCA is a self-signed certificate of nobody.
-const otherCA = `-----BEGIN CERTIFICATE-----
-MIIBITCByaADAgECAgEBMAoGCCqGSM49BAMCMAAwIBcNNzAwMTAxMDAwMDAwWhgP
-MjA5OTAxMDEwMDAwMDBaMAAwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQtH3sL
-ltD1DUx6HinCgeb4IyUQTcGAnxXNAdBOChvzuVhHbXWW+lPk4tgfm5KXgKEqo2Md
-5NH8Tam8DKXS6dKjozIwMDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBS4lak/
-MNuiZ+JY+2BUADtlYOOJrjAKBggqhkjOPQQDAgNHADBEAiA0oC/AoMYHGFYzkXH7
-OSfMgoJt5ChKSVfWHIV6ZxMalQIgGrsK+1u3JyHHEDUrQEM/UtF+Zi1NnWlYIvSp
-K+kgL4M=
------END CERTIFICATE-----
-`
-
 // fixture is a hub on a cloud with one cluster.
 type fixture struct {
 	*gcp.Cloud
@@ -260,7 +248,7 @@ func TestConformance(t *testing.T) {
 	invalid := map[string]*corev1.Secret{
 		"no data":               newSecret(nil),
 		"other server":          secret(t, other.URL, f.server.ca(), stanza(), nil),
-		"other CA":              secret(t, f.server.URL, []byte(otherCA), stanza(), nil),
+		"other CA":              secret(t, f.server.URL, []byte(credentialtest.CA), stanza(), nil),
 		"other name":            secret(t, f.server.URL, f.server.ca(), stanza(), rename("renamed-by-somebody")),
 		"flag":                  f.kubeconfig(t, "--account=somebody@example.com"),
 		"other service account": f.kubeconfig(t, "--impersonate_service_account=somebody@other-project.iam.gserviceaccount.com"),
@@ -336,7 +324,7 @@ func TestAccepted(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	f := newFixture(t, hubIdentity())
 	f.Clusters[resource] = gcp.Cluster{
-		CA: []byte(otherCA), DNSEndpoint: "gke-1234.europe-west1.gke.goog",
+		CA: []byte(credentialtest.CA), DNSEndpoint: "gke-1234.europe-west1.gke.goog",
 		Endpoint: "203.0.113.1", ControlPlanePublic: "203.0.113.2", ControlPlanePrivate: "10.0.0.2", PublicEndpoint: "203.0.113.3",
 		PrivateEndpoint: "2001:db8::4",
 	}
@@ -350,7 +338,7 @@ func TestEndpoints(t *testing.T) {
 		// The CA of the cluster is not that of its DNS endpoint.
 		"https://gke-1234.europe-west1.gke.goog": false,
 	} {
-		_, err := f.resolve(t.Context(), secret(t, address, []byte(otherCA), stanza(), nil))
+		_, err := f.resolve(t.Context(), secret(t, address, []byte(credentialtest.CA), stanza(), nil))
 		if accepted != (err == nil) {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -364,7 +352,7 @@ func TestEndpoints(t *testing.T) {
 func TestOtherEndpoint(t *testing.T) {
 	f := newFixture(t, hubIdentity())
 	hostile := startServer(t)
-	f.Clusters["projects/"+project+"/locations/"+location+"/clusters/other"] = gcp.Cluster{Endpoint: hostile.address(), CA: []byte(otherCA)}
+	f.Clusters["projects/"+project+"/locations/"+location+"/clusters/other"] = gcp.Cluster{Endpoint: hostile.address(), CA: []byte(credentialtest.CA)}
 	set := func(key string, value any) func(map[string]any) {
 		return func(config map[string]any) {
 			config["clusters"].([]any)[0].(map[string]any)["cluster"].(map[string]any)[key] = value
@@ -372,9 +360,9 @@ func TestOtherEndpoint(t *testing.T) {
 	}
 	cases := map[string]*corev1.Secret{
 		"host":            secret(t, hostile.URL, f.server.ca(), stanza(), nil),
-		"host and CA":     secret(t, hostile.URL, []byte(otherCA), stanza(), nil),
-		"CA":              secret(t, f.server.URL, []byte(otherCA), stanza(), nil),
-		"one more CA":     secret(t, f.server.URL, append(f.server.ca(), otherCA...), stanza(), nil),
+		"host and CA":     secret(t, hostile.URL, []byte(credentialtest.CA), stanza(), nil),
+		"CA":              secret(t, f.server.URL, []byte(credentialtest.CA), stanza(), nil),
+		"one more CA":     secret(t, f.server.URL, append(f.server.ca(), credentialtest.CA...), stanza(), nil),
 		"tls-server-name": secret(t, f.server.URL, f.server.ca(), stanza(), set("tls-server-name", "hostile.example.com")),
 		"another cluster": secret(t, f.server.URL, f.server.ca(), stanza("--project="+project, "--location="+location, "--cluster=other"), nil),
 	}
@@ -421,7 +409,7 @@ func TestPinned(t *testing.T) {
 	if asked := f.Requests(gcp.Container); len(asked) > 0 {
 		t.Errorf("the API was asked: %v", asked)
 	}
-	_, err = f.resolve(t.Context(), secret(t, f.server.URL, []byte(otherCA), stanza(), rename("mine")))
+	_, err = f.resolve(t.Context(), secret(t, f.server.URL, []byte(credentialtest.CA), stanza(), rename("mine")))
 	expect(t, err, credential.IsInvalid, "which cluster the kubeconfig is for is not known")
 	// With another name, it may be another server with a certificate of the CA.
 	_, err = f.resolve(t.Context(), secret(t, f.server.URL, f.server.ca(), stanza(), func(config map[string]any) {
@@ -610,20 +598,10 @@ func TestTokensAreNotShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token := ""
-		transport := config.WrapTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
-			token = req.Header.Get("Authorization")
-			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-		}))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host, http.NoBody)
+		token, err := credentialtest.SentToken(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
 		if before, found := seen[token]; found {
 			t.Errorf("case %d has the token of case %d", i, before)
 		}
