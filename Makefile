@@ -70,7 +70,7 @@ test: test-unit test-integration test-e2e ## Run all tests
 
 .PHONY: test-unit
 test-unit: ## Run the tests that start nothing
-	$(call gotest,unit) -timeout 5m ./pkg/... ./providers/... ./hack/... ./test/binaries/... ./test/process/... ./test/cloud/...
+	$(call gotest,unit) -timeout 5m ./pkg/... ./providers/... ./hack/... ./test/binaries/... ./test/process/... ./test/cloud/... ./test/fleet/... ./test/benchmark/...
 	@# The cache of tests does not see the manifests, which are outside of that module.
 	go -C test/monitoring test -count=1 ./...
 
@@ -93,6 +93,16 @@ fuzz: ## Fuzz the readers of kubeconfigs, stanzas, policies and tokens, each for
 .PHONY: bench
 bench: prebuild ## Measure how long imports take
 	go run ./test/benchmark
+
+# Parameters of bench-fleet, which `go run ./test/benchmark/fleet -h` explains: CLUSTERS=10,100 DEAD=0 LATENCY=20ms,200ms
+# WORKERS=64 OUT=folder, and all others as FLEETFLAGS='--peer= --profile'.
+FLEETFLAGS ?=
+.PHONY: bench-fleet
+bench-fleet: prebuild ## Measure the import of a whole fleet of simulated clusters (CLUSTERS, DEAD, LATENCY, WORKERS, OUT)
+	@# Not go run, which reports an error after Ctrl-C.
+	go build -o $(OUTPUT)/fleet ./test/benchmark/fleet
+	$(OUTPUT)/fleet $(if $(CLUSTERS),--clusters=$(CLUSTERS)) $(if $(DEAD),--dead=$(DEAD)) $(if $(LATENCY),--latency=$(LATENCY)) \
+		$(if $(WORKERS),--workers=$(WORKERS)) $(if $(OUT),--out=$(OUT)) $(FLEETFLAGS)
 
 ##@ Check
 

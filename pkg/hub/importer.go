@@ -42,6 +42,9 @@ const (
 // import has ended. operatorNamespace is where the hub's components run. ready, if not nil, is called when the
 // workers start.
 func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace string, o *ImporterOptions, ready func()) error {
+	if err := setHub(config); err != nil {
+		return err
+	}
 	kubeClient, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("building the hub client: %w", err)

@@ -66,6 +66,7 @@ type controllerOptions struct {
 
 // NewImportController returns the command of the stand-alone component.
 func NewImportController(version string) (*cobra.Command, error) {
+	countHubRequestsOnly()
 	logging := logsapi.NewLoggingConfiguration()
 	o := &controllerOptions{
 		importer:           NewImporterOptions(importeroptions.New(), ProviderKubeconfig),

@@ -22,6 +22,7 @@ import (
 // of this package in the place of upstream's. The caller adds features.HubMutableFeatureGate to its flags, as
 // upstream's main does.
 func NewRegistrationController() *cobra.Command {
+	countHubRequestsOnly()
 	options := commonoptions.NewOptions()
 	manager := registrationhub.NewHubManagerOptions()
 	importerOptions := NewImporterOptions(manager.ImportOption, ProviderKubeconfig, ProviderCAPI)

@@ -201,6 +201,17 @@ var _ = Describe("Monitoring", Ordered, ContinueOnFailure, func() {
 		Expect(found).To(HaveLen(len(allowed)), "all labels are there")
 	})
 
+	It("counts the requests to the hub, and none to a managed cluster", func(ctx SpecContext) {
+		status, text := c.get(ctx, "/metrics")
+		Expect(status).To(Equal(http.StatusOK))
+		host := func(url string) string { return `host="` + strings.TrimPrefix(url, "https://") + `"` }
+		Expect(text).To(ContainSubstring(host(hub.URL())))
+		for _, spoke := range spokes {
+			// The host is what stands in a kubeconfig.
+			Expect(text).NotTo(ContainSubstring(host(spoke.URL())))
+		}
+	})
+
 	It("knows when a credential expires", func(ctx SpecContext) {
 		Expect(byLabel(c.samples(ctx), "credential_expiry_timestamp_seconds", "managed_cluster")).
 			To(HaveKeyWithValue(completed, BeEquivalentTo(notAfter.Unix())))
