@@ -60,7 +60,12 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	defer broadcaster.Shutdown()
 	broadcaster.StartStructuredLogging(0)
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: kubeClient.CoreV1().Events(metav1.NamespaceAll)})
+	// A client of their own: events that wait for the limit of requests are lost, and others would wait behind them.
+	eventClient, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building the hub event client: %w", err)
+	}
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventClient.Events(metav1.NamespaceAll)})
 	recorder := broadcaster.NewRecorder(clusterscheme.Scheme, corev1.EventSource{Component: recorderName})
 	policies, err := policy.NewSource(o.PolicyFile)
 	if err != nil {

@@ -41,6 +41,10 @@ const (
 	defaultLeaseDuration = 15 * time.Second
 	defaultRenewDeadline = 10 * time.Second
 	defaultRetryPeriod   = 2 * time.Second
+	// defaultQPS and defaultBurst let a thousand clusters that come at once be imported as fast as two cores can: an import asks the
+	// hub a dozen times. The hub's API server shares its time between its clients by itself.
+	defaultQPS   = 500
+	defaultBurst = 1000
 	// gracefulShutdown is above the default bound on a request to a managed cluster.
 	gracefulShutdown = 20 * time.Second
 )
@@ -79,8 +83,8 @@ func NewImportController(version string) (*cobra.Command, error) {
 		retryPeriod:        defaultRetryPeriod,
 		healthAddress:      ":8081",
 		metricsAddress:     ":8080",
-		qps:                100,
-		burst:              200,
+		qps:                defaultQPS,
+		burst:              defaultBurst,
 	}
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		o.namespace = namespace

@@ -25,9 +25,10 @@ const (
 	// ProviderCAPI is OCM's provider for clusters of Cluster API.
 	ProviderCAPI = "capi"
 
-	// DefaultWorkers is the number of imports at the same time. An import waits for the managed cluster most of its
-	// time, so this is far above the number of cores.
-	DefaultWorkers = 16
+	// DefaultWorkers is the number of imports at the same time. A cluster that does not answer holds one for up to a minute, and
+	// costs nothing meanwhile, so this is far above what the cores can do: two hundred Secrets that are corrected at once are all
+	// tried at once.
+	DefaultWorkers = 256
 	maxWorkers     = 1024
 
 	// policyFileVariable is for the drop-in, whose command line and volumes the hub's operator writes: an image can have both

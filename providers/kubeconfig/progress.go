@@ -24,6 +24,9 @@ const (
 	// is well joins in about half of that. Later looks are as far apart as the retries of an import.
 	firstLook = 10 * time.Second
 
+	// progressWorkers is how many conditions are written at a time. One would lag behind a thousand clusters that join at once, and
+	// clusters that have joined would be looked at in vain.
+	progressWorkers = 8
 	// diagnosisWorkers is how many looks there are at a time. A look waits for the cluster.
 	diagnosisWorkers = 16
 )

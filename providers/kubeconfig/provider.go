@@ -174,7 +174,7 @@ func New(o Options) (*Provider, error) {
 		return nil, err
 	}
 	p.controllers = map[factory.Controller]int{
-		notices: 1, newReimportController(p): 1, progress: 1, diagnoses: diagnosisWorkers, expiries: 1,
+		notices: 1, newReimportController(p): 1, progress: progressWorkers, diagnoses: diagnosisWorkers, expiries: 1,
 	}
 	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {

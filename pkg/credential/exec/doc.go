@@ -30,7 +30,7 @@
 // # Trade-offs
 //
 // Each run hashes the file, about 1 ms for 1 MB: a check that is done once would have to trust the directory ever after.
-// Nothing else limits the number of plugins that run at the same time but the number of imports (--import-workers): a limit
-// of its own would let a few plugins that hang hold up all others. A plugin runs as the user of the hub's process and may read what
+// At most 16 plugins run at the same time, since each is a process with its own memory; those that hang hold up other plugins,
+// no other imports, for as long as their timeout. A plugin runs as the user of the hub's process and may read what
 // that may, its ServiceAccount token included; a process that leaves its group survives the plugin. Plugins run on Linux only.
 package exec

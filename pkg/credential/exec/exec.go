@@ -55,7 +55,7 @@ func New(o Options) credential.StanzaResolver {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &resolver{options: o, runner: runner{directory: o.Directory}}
+	return &resolver{options: o, runner: runner{directory: o.Directory, slots: make(chan struct{}, maxRuns)}}
 }
 
 // Resolve implements credential.Resolver.

@@ -14,6 +14,9 @@ import (
 const (
 	// maxStderr is how much of the standard error is logged, in bytes.
 	maxStderr = 4 << 10
+	// maxRuns is how many plugins run at the same time: each is a process of some tens of megabytes. One that hangs is in the way of
+	// others for no longer than its timeout.
+	maxRuns = 16
 	// drain is how long the pipes stay open when the plugin is gone: it bounds what a process that left the group can do.
 	drain = 500 * time.Millisecond
 )
@@ -21,6 +24,8 @@ const (
 // runner runs plugins.
 type runner struct {
 	directory string
+	// slots has one for each plugin that may run.
+	slots chan struct{}
 	// beforeStart is called between the check of the file and the start, for tests; it may be nil.
 	beforeStart func()
 }

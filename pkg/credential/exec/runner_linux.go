@@ -33,6 +33,12 @@ func (r *runner) run(parent context.Context, plugin policy.Plugin, args, env []s
 	if err := parent.Err(); err != nil {
 		return nil, err
 	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-parent.Done():
+		return nil, parent.Err()
+	}
 	root, err := openDirectory(r.directory)
 	if root != nil {
 		defer root.Close() //nolint:errcheck // it was only read.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/credential/exec"
 )
 
 // gone waits until a process is gone, or is a zombie that its new parent has not noticed.
@@ -238,6 +239,50 @@ func TestRunsLeaveNothing(t *testing.T) {
 			t.Fatalf("descriptors %d, goroutines %d, children %d became %d, %d, %d",
 				descriptors, goroutines, children, afterDescriptors, afterGoroutines, afterChildren)
 		}
+	}
+}
+
+// TestRunsAreLimited: each is a process with its own memory.
+func TestRunsAreLimited(t *testing.T) {
+	f := newFixture(t, "report")
+	const limit, all = 16, 20
+	var (
+		lock          sync.Mutex
+		running, most int
+		arrived       = make(chan struct{}, all)
+		release       = make(chan struct{})
+	)
+	exec.BeforeStart(f.StanzaResolver, func() {
+		lock.Lock()
+		running++
+		most = max(most, running)
+		lock.Unlock()
+		arrived <- struct{}{}
+		<-release
+		lock.Lock()
+		running--
+		lock.Unlock()
+	})
+	var group sync.WaitGroup
+	for range all {
+		group.Go(func() {
+			if _, err := f.Resolve(t.Context(), request(t, "report")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for range limit {
+		<-arrived
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.Resolve(ctx, request(t, "report")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v while all places are taken", err)
+	}
+	close(release)
+	group.Wait()
+	if most != limit {
+		t.Errorf("%d plugins ran at the same time", most)
 	}
 }
 
