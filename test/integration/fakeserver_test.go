@@ -22,9 +22,11 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -255,13 +257,18 @@ func forward(client net.Conn, address string) {
 	<-done
 }
 
-// closedPort returns an address where nothing listens.
-func closedPort(ctx context.Context) string {
+// closedPort is an address at which nobody listens: the port is taken, so that nobody else on the machine gets it either.
+func closedPort() string {
 	GinkgoHelper()
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(listener.Close()).To(Succeed())
-	return listener.Addr().String()
+	DeferCleanup(func() { Expect(syscall.Close(fd)).To(Succeed()) })
+	Expect(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})).To(Succeed())
+	address, err := syscall.Getsockname(fd)
+	Expect(err).NotTo(HaveOccurred())
+	bound, ok := address.(*syscall.SockaddrInet4)
+	Expect(ok).To(BeTrue())
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.Port))
 }
 
 // servingCertificate is self-signed, for the given name or IP address.

@@ -162,7 +162,7 @@ var _ = Describe("Faults", func() {
 		failureCase{
 			name: "a port where nothing listens",
 			secret: withKubeconfig(func(ctx context.Context) []byte {
-				return token("https://"+closedPort(ctx), spokes[0].CAData())
+				return token("https://"+closedPort(), spokes[0].CAData())
 			}),
 			text: "Unreachable: the connection is refused; " + nextUnreachable,
 		},

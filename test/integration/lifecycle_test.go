@@ -271,7 +271,7 @@ var _ = Describe("The life of an import", func() {
 		It("tries a corrected Secret within a second", func(ctx SpecContext) {
 			name := newName("life")
 			server := newFakeServer(answerStatus(http.StatusServiceUnavailable))
-			secret := kubeconfigSecret(name, harness.TokenKubeconfig("https://"+closedPort(ctx), spoke.CAData(), sentinel))
+			secret := kubeconfigSecret(name, harness.TokenKubeconfig("https://"+closedPort(), spoke.CAData(), sentinel))
 			createSecret(ctx, secret)
 			createCluster(ctx, name)
 			Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, "Unreachable: the connection is refused; "+nextUnreachable))

@@ -557,7 +557,7 @@ var _ = Describe("A klusterlet that is deployed", Ordered, ContinueOnFailure, fu
 		DescribeTable("does not join:", func(ctx SpecContext, o obstacle) { expectObstacle(ctx, c, o) },
 			Entry("nothing listens", klusterletObstacle("HubUnreachable", "the hub refuses the connection",
 				bootstrapFails(func(ctx context.Context) *rest.Config {
-					return &rest.Config{Host: "https://" + closedPort(ctx), TLSClientConfig: insecure}
+					return &rest.Config{Host: "https://" + closedPort(), TLSClientConfig: insecure}
 				}))),
 			Entry("no answer", klusterletObstacle("HubUnreachable", "the hub does not answer the cluster",
 				bootstrapFails(func(ctx context.Context) *rest.Config {
@@ -610,7 +610,7 @@ var _ = Describe("A klusterlet that is deployed", Ordered, ContinueOnFailure, fu
 			_, err := hubKube.CoreV1().Secrets(importNamespace).Create(ctx, cluster.secret.DeepCopy(), metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			cluster.expect(ctx, c, "NotJoined", hasNotJoined)
-			updateSecret(ctx, cluster.secret, setKubeconfig(harness.TokenKubeconfig("https://"+closedPort(ctx), cluster.proxy.ca(), sentinel)))
+			updateSecret(ctx, cluster.secret, setKubeconfig(harness.TokenKubeconfig("https://"+closedPort(), cluster.proxy.ca(), sentinel)))
 			cluster.expect(ctx, c, "NotJoined", hasNotJoined+", and the cluster cannot be looked at: Unreachable")
 			updateSecret(ctx, cluster.secret, setKubeconfig(cluster.proxy.kubeconfig()))
 			cluster.expect(ctx, c, "NotJoined", hasNotJoined)
@@ -640,7 +640,7 @@ var _ = Describe("A klusterlet that is deployed", Ordered, ContinueOnFailure, fu
 	It("keeps for the next run also that it cannot be looked at", func(ctx SpecContext) {
 		c := startController(ctx)
 		const detail = hasNotJoined + ", and the cluster cannot be looked at: Unreachable"
-		updateSecret(ctx, cluster.secret, setKubeconfig(harness.TokenKubeconfig("https://"+closedPort(ctx), cluster.proxy.ca(), sentinel)))
+		updateSecret(ctx, cluster.secret, setKubeconfig(harness.TokenKubeconfig("https://"+closedPort(), cluster.proxy.ca(), sentinel)))
 		DeferCleanup(func(ctx SpecContext) { updateSecret(ctx, cluster.secret, setKubeconfig(cluster.proxy.kubeconfig())) })
 		cluster.expect(ctx, c, "NotJoined", detail)
 		c.Kill()

@@ -148,6 +148,7 @@ func (r *report) imported(ours, peer result) {
 		level level
 	}{{"idle", ours.idle}, {"rest", ours.rest}, {"restarted", ours.fresh}} {
 		r.figure(name+"-rss-"+l.when, l.level.rss/mib, "MiB")
+		r.figure(name+"-anonymous-"+l.when, l.level.anonymous/mib, "MiB")
 		r.figure(name+"-heap-"+l.when, l.level.heap/mib, "MiB")
 		r.figure(name+"-goroutines-"+l.when, l.level.goroutines, "goroutines")
 		r.figure(name+"-descriptors-"+l.when, l.level.descriptors, "descriptors")
@@ -180,7 +181,7 @@ func (b *bench) compareRuns() {
 		r.goal("at least 10 healthy clusters a second", name+"-rate", float64(len(res.durations))/res.last, atLeast, 10)
 		r.goal("goroutines come back", name+"-goroutines-rest above those of a new process",
 			res.rest.goroutines-res.fresh.goroutines, atMost, restGoroutines)
-		r.goal("memory comes back", name+"-rss-rest by that of a new process", res.rest.rss/res.fresh.rss, atMost, 1.1)
+		r.goal("memory comes back", name+"-anonymous-rest by that of a new process", res.rest.anonymous/res.fresh.anonymous, atMost, 1.1)
 		r.goal("a restart settles", name+"-restart", res.restart, atMost, 10)
 		r.goal("a restart touches no cluster", name+"-restart-connections", res.touched, atMost, 0)
 		if hundred, ok := r.find(100, 0); ok && res.size > 100 {

@@ -42,12 +42,15 @@ func (c cpu) minus(before cpu) cpu {
 // level is what the importer holds at one time.
 type level struct {
 	rss, descriptors float64
+	// anonymous is the part of rss that is no copy of a file.
+	anonymous float64
 	// goroutines and heap, in bytes, are those of the import-controller alone.
 	goroutines, heap float64
 }
 
 func (l *level) raise(other level) {
-	l.rss, l.descriptors = max(l.rss, other.rss), max(l.descriptors, other.descriptors)
+	l.rss, l.anonymous = max(l.rss, other.rss), max(l.anonymous, other.anonymous)
+	l.descriptors = max(l.descriptors, other.descriptors)
 	l.goroutines, l.heap = max(l.goroutines, other.goroutines), max(l.heap, other.heap)
 }
 
@@ -90,7 +93,7 @@ func (h *hub) level(ctx context.Context, collected bool) (level, error) {
 		l.goroutines, l.heap = numbers.Goroutines, numbers.HeapBytes
 	}
 	var err error
-	if l.rss, err = residentBytes(h.importer.PID()); err != nil {
+	if l.rss, l.anonymous, err = residentBytes(h.importer.PID()); err != nil {
 		return l, err
 	}
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.importer.PID()))
@@ -234,18 +237,32 @@ func cpuSeconds(pid int) (float64, error) {
 	return float64(ticks) / ticksPerSecond, nil
 }
 
-func residentBytes(pid int) (float64, error) {
+// residentBytes is the resident set of a process, and of it what is not a copy of a file: pages of the program are resident from
+// their first use on, until the kernel wants the room.
+func residentBytes(pid int) (rss, anonymous float64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading the memory of a process: %w", err)
+		return 0, 0, fmt.Errorf("reading the memory of a process: %w", err)
 	}
+	found := 0
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		for name, bytes := range map[string]*float64{"VmRSS:": &rss, "RssAnon:": &anonymous} {
+			value, ok := strings.CutPrefix(line, name)
+			if !ok {
+				continue
+			}
 			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			return float64(n) * kib, err
+			if err != nil {
+				return 0, 0, fmt.Errorf("reading %s of a process: %w", name, err)
+			}
+			*bytes = float64(n) * kib
+			found++
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+	if found != 2 {
+		return 0, 0, fmt.Errorf("/proc/%d/status has no VmRSS, or no RssAnon", pid)
+	}
+	return rss, anonymous, nil
 }
 
 // counted are the resources that an importer asks the hub for. An API server sends itself requests for others.
