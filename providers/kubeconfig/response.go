@@ -120,18 +120,61 @@ func (t *boundedTransport) roundTrip(req *http.Request) (*http.Response, error) 
 		return nil, failed(stage(reached.Load()), err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, t.maxBytes+1))
+	body, release, err := readAnswer(ctx, resp.Body, t.maxBytes)
 	switch {
 	case ctx.Err() != nil:
-		return nil, failed(stageAnswer, ctx.Err())
+		err = failed(stageAnswer, ctx.Err())
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errBodyBroken, err)
+		err = fmt.Errorf("%w: %w", errBodyBroken, err)
 	case int64(len(body)) > t.maxBytes:
-		return nil, errResponseTooLarge
+		err = errResponseTooLarge
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	resp.Body = &heldAnswer{Reader: bytes.NewReader(body), release: release}
 	resp.ContentLength = int64(len(body))
 	return resp, nil
+}
+
+const (
+	// smallAnswer is more than any answer that an import gets of a cluster that is what it should be: a CRD has 50 KiB.
+	smallAnswer = 256 << 10
+	// maxLargeAnswers is how many larger ones are in memory at the same time, read or being read.
+	maxLargeAnswers = 16
+)
+
+// largeAnswers has a place for each large answer, of whichever cluster: hundreds of imports run at the same time, and clusters
+// that send as much as they may must not use up the memory of all.
+var largeAnswers = make(chan struct{}, maxLargeAnswers)
+
+// readAnswer reads a body, and no more than one byte beyond maxBytes. release gives the place of a large one back, and must be called.
+func readAnswer(ctx context.Context, body io.Reader, maxBytes int64) (answer []byte, release func(), err error) {
+	release = func() {}
+	answer, err = io.ReadAll(io.LimitReader(body, min(smallAnswer, maxBytes)+1))
+	if err != nil || int64(len(answer)) <= smallAnswer || int64(len(answer)) > maxBytes {
+		return answer, release, err //nolint:wrapcheck // the caller says what it means.
+	}
+	select {
+	case largeAnswers <- struct{}{}:
+		release = sync.OnceFunc(func() { <-largeAnswers })
+	case <-ctx.Done():
+		return nil, release, ctx.Err()
+	}
+	rest, err := io.ReadAll(io.LimitReader(body, maxBytes+1-int64(len(answer))))
+	return append(answer, rest...), release, err //nolint:wrapcheck // the same.
+}
+
+// heldAnswer is a body that was read. Closing it says that it is not needed any more.
+type heldAnswer struct {
+	*bytes.Reader
+	release func()
+}
+
+func (a *heldAnswer) Close() error {
+	a.release()
+	return nil
 }
 
 // sanitizingTransport gives the importer's clients nothing of an answer but objects of known kinds and status codes. The

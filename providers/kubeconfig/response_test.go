@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -321,5 +322,52 @@ func TestGoodAnswersPass(t *testing.T) {
 		if got := request.Header.Get("Accept"); !strings.HasPrefix(got, "application/json") {
 			t.Errorf("Accept of %s is %q", request.URL.Path, got)
 		}
+	}
+}
+
+// TestLargeAnswersAreLimited: clusters that answer with all that they may can't fill the memory.
+func TestLargeAnswersAreLimited(t *testing.T) {
+	_, config := startSpoke(t, apiServer(map[string]http.HandlerFunc{
+		versionPath: answer(http.StatusOK, versionJSON+strings.Repeat(" ", smallAnswer)),
+		"/small":    answer(http.StatusOK, versionJSON),
+	}))
+	ctx, _ := testContext(t)
+	conn := mustConnect(t, config, patient())
+	ask := func(ctx context.Context, path string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn.raw.Do(req)
+	}
+	var held []*http.Response
+	for range maxLargeAnswers {
+		resp, err := ask(ctx, versionPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, resp)
+	}
+	if resp, err := ask(ctx, "/small"); err != nil {
+		t.Errorf("a small answer has to wait: %v", err)
+	} else {
+		resp.Body.Close()
+	}
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if resp, err := ask(short, versionPath); err == nil {
+		resp.Body.Close()
+		t.Error("one more large answer is in memory")
+	}
+	for _, resp := range held {
+		resp.Body.Close()
+		resp.Body.Close()
+	}
+	for range 2 * maxLargeAnswers {
+		resp, err := ask(ctx, versionPath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
 	}
 }
