@@ -91,8 +91,24 @@ fuzz: ## Fuzz the readers of kubeconfigs, stanzas, policies and tokens, each for
 	go test -run '^$$' -fuzz=FuzzToken -fuzztime=$(FUZZTIME) ./providers/kubeconfig
 
 .PHONY: bench
-bench: prebuild ## Measure how long imports take
+bench: prebuild bench-go ## Measure how long imports take, and the price of single functions
 	go run ./test/benchmark
+
+# The hot parts: whose Secret it is, reading it, answers of a cluster, rendering. Six runs are what benchstat needs to know its error.
+BENCH_GO := go test -run '^$$' -bench '^Benchmark(IsManagedClusterOwner|FromKubeconfig|SanitizingTransport|Plan)$$' -count=6 \
+	./providers/kubeconfig ./pkg/restconfig ./pkg/hub
+# A git revision to compare with. Without one it is what an earlier BASE left in $(OUTPUT)/bench/old.txt, or nothing.
+BASE ?=
+.PHONY: bench-go
+bench-go: ## Measure single functions and compare them by benchstat with those of a revision (BASE)
+	@mkdir -p $(OUTPUT)/bench
+	@if [ -n "$(BASE)" ]; then set -e; \
+		trap 'git worktree remove --force $(OUTPUT)/bench/base' EXIT; \
+		git worktree add --detach $(OUTPUT)/bench/base "$(BASE)" >/dev/null; \
+		(cd $(OUTPUT)/bench/base && $(BENCH_GO)) >$(OUTPUT)/bench/old.txt; \
+	fi
+	$(BENCH_GO) >$(OUTPUT)/bench/new.txt || { cat $(OUTPUT)/bench/new.txt; exit 1; }
+	@cd $(OUTPUT)/bench && go tool -modfile=$(CURDIR)/go.tools.mod benchstat $$([ ! -f old.txt ] || echo old.txt) new.txt
 
 # Parameters of bench-fleet, which `go run ./test/benchmark/fleet -h` explains: CLUSTERS=10,100 DEAD=0 LATENCY=20ms,200ms
 # WORKERS=64 OUT=folder, and all others as FLEETFLAGS='--peer= --profile'.
@@ -103,6 +119,16 @@ bench-fleet: prebuild ## Measure the import of a whole fleet of simulated cluste
 	go build -o $(OUTPUT)/fleet ./test/benchmark/fleet
 	$(OUTPUT)/fleet $(if $(CLUSTERS),--clusters=$(CLUSTERS)) $(if $(DEAD),--dead=$(DEAD)) $(if $(LATENCY),--latency=$(LATENCY)) \
 		$(if $(WORKERS),--workers=$(WORKERS)) $(if $(OUT),--out=$(OUT)) $(FLEETFLAGS)
+
+# Parameters of soak, which `go run ./test/benchmark/soak -h` explains: DURATION=30m CLUSTERS=60, and all others as
+# SOAKFLAGS='--fault-every=1m'.
+DURATION ?= 30m
+SOAKFLAGS ?=
+.PHONY: soak
+soak: prebuild ## Let things break for long and look for what is lost, imported twice or leaked (DURATION, CLUSTERS)
+	@# Not go run, which reports an error after Ctrl-C.
+	go build -o $(OUTPUT)/soak ./test/benchmark/soak
+	$(OUTPUT)/soak --duration=$(DURATION) $(if $(CLUSTERS),--clusters=$(CLUSTERS)) $(SOAKFLAGS)
 
 ##@ Check
 

@@ -75,8 +75,8 @@ func (l Latency) sample() time.Duration {
 }
 
 // misbehave answers as a dead cluster does. It returns false for clusters that answer like an API server.
-func (c *Cluster) misbehave(w http.ResponseWriter, r *http.Request) bool {
-	switch c.behaviour {
+func (c *Cluster) misbehave(behaviour Behaviour, w *codeRecorder, r *http.Request) bool {
+	switch behaviour {
 	case HangsAfterTLS:
 		select {
 		case <-r.Context().Done():
@@ -99,14 +99,16 @@ func (c *Cluster) misbehave(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// reset sends half an answer and a TCP reset.
-func reset(w http.ResponseWriter) {
+// reset sends half an answer and a TCP reset, or on a connection of HTTP/2, which can't be taken over, a reset of the stream.
+func reset(w *codeRecorder) {
 	w.Header().Set("Content-Type", contentTypeJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(chunkSize))
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write([]byte(`{"kind":`))
 	controller := http.NewResponseController(w)
 	_ = controller.Flush()
+	// Half an answer is none.
+	w.code = 0
 	conn, _, err := controller.Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)

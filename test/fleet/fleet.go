@@ -12,6 +12,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,15 +106,17 @@ func (f *Fleet) Stop() {
 
 // Cluster is a simulated cluster.
 type Cluster struct {
-	name      string
-	fleet     *Fleet
+	name    string
+	fleet   *Fleet
+	address string
+	ca      []byte
+	uid     types.UID
+	store   *store
+	close   func()
+
+	lock      sync.Mutex // guards what follows, for the time of a change
 	behaviour Behaviour
-	address   string
-	ca        []byte
 	token     string
-	uid       types.UID
-	store     *store
-	close     func()
 }
 
 // Add starts a cluster on a port of its own. It is new: it has the namespaces of a new cluster and nothing else.
@@ -128,9 +131,7 @@ func (f *Fleet) Add(ctx context.Context, name string, behaviour Behaviour) (*Clu
 		}
 	}
 	c := &Cluster{
-		name: name, fleet: f, behaviour: behaviour, ca: ca, uid: uuid.NewUUID(),
-		// Tokens have no dashes elsewhere, so that a prefix is found again by a search.
-		token: f.options.TokenPrefix + "-" + rand.Text(),
+		name: name, fleet: f, behaviour: behaviour, ca: ca, uid: uuid.NewUUID(), token: f.newToken(),
 	}
 	c.store = newStore(f.options.EstablishedDelay, c.uid)
 	if err := c.start(ctx, certificate); err != nil {
@@ -140,6 +141,39 @@ func (f *Fleet) Add(ctx context.Context, name string, behaviour Behaviour) (*Clu
 	defer f.lock.Unlock()
 	f.clusters = append(f.clusters, c)
 	return c, nil
+}
+
+// Remove ends a cluster: its port is closed.
+func (f *Fleet) Remove(c *Cluster) {
+	c.close()
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.clusters = slices.DeleteFunc(f.clusters, func(other *Cluster) bool { return other == c })
+}
+
+// newToken returns a token that has no dashes but that after the prefix, which is found again by a search.
+func (f *Fleet) newToken() string { return f.options.TokenPrefix + "-" + rand.Text() }
+
+// SetBehaviour changes how the cluster answers from the next request on. It takes behaviours that are answers to a request, for
+// a cluster that was added with such a one: neither side may be HangsAfterAccept, Refuses or WrongCA.
+func (c *Cluster) SetBehaviour(behaviour Behaviour) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.behaviour = behaviour
+}
+
+// Rotate gives the cluster a new token; the old one is not accepted any more.
+func (c *Cluster) Rotate() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.token = c.fleet.newToken()
+}
+
+// now returns how the cluster answers and the token that it accepts.
+func (c *Cluster) now() (Behaviour, string) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	return c.behaviour, c.token
 }
 
 // Name is the name that the cluster was added by.
@@ -155,11 +189,15 @@ func (c *Cluster) CAData() []byte { return c.ca }
 func (c *Cluster) UID() types.UID { return c.uid }
 
 // Kubeconfig has the cluster's token, which may do everything.
-func (c *Cluster) Kubeconfig() []byte { return harness.TokenKubeconfig(c.URL(), c.ca, c.token) }
+func (c *Cluster) Kubeconfig() []byte {
+	_, token := c.now()
+	return harness.TokenKubeconfig(c.URL(), c.ca, token)
+}
 
 // Config is for clients of the tests; it has the cluster's token.
 func (c *Cluster) Config() *rest.Config {
-	return &rest.Config{Host: c.URL(), BearerToken: c.token, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca}, QPS: -1}
+	_, token := c.now()
+	return &rest.Config{Host: c.URL(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca}, QPS: -1}
 }
 
 // start sets address and close.
@@ -215,17 +253,18 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.fleet.options.Observe(Request{Cluster: c.name, Method: r.Method, Path: r.URL.Path, Code: recorder.code, At: started})
 		}()
 	}
-	if c.misbehave(recorder, r) {
+	behaviour, accepted := c.now()
+	if c.misbehave(behaviour, recorder, r) {
 		return
 	}
-	if c.behaviour == Slow {
+	if behaviour == Slow {
 		select {
 		case <-time.After(c.fleet.options.Latency.sample()):
 		case <-r.Context().Done():
 			return
 		}
 	}
-	if token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); token != c.token {
+	if token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); token != accepted {
 		writeError(recorder, apierrors.NewUnauthorized("Unauthorized"))
 		return
 	}

@@ -304,3 +304,36 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("observed %v", codes)
 	}
 }
+
+func TestChanges(t *testing.T) {
+	codes := make(chan int, 1)
+	clusters := fleet.New(fleet.Options{Observe: func(r fleet.Request) { codes <- r.Code }})
+	t.Cleanup(clusters.Stop)
+	cluster := must(clusters.Add(t.Context(), "cluster", fleet.Healthy))(t)
+	before := cluster.Config()
+	expect := func(config *rest.Config, want int) {
+		t.Helper()
+		if got, err := getVersion(t.Context(), config); err == nil != (want > 0) || want > 0 && got.code != want {
+			t.Errorf("%+v, %v, want %d", got, err, want)
+		}
+		if code := <-codes; code != want {
+			t.Errorf("observed %d, want %d", code, want)
+		}
+	}
+	expect(before, http.StatusOK)
+	cluster.Rotate()
+	expect(before, http.StatusUnauthorized)
+	expect(cluster.Config(), http.StatusOK)
+	// Half an answer is none.
+	cluster.SetBehaviour(fleet.Resets)
+	expect(cluster.Config(), 0)
+	cluster.SetBehaviour(fleet.Forbidden)
+	expect(cluster.Config(), http.StatusForbidden)
+	cluster.SetBehaviour(fleet.Healthy)
+	expect(cluster.Config(), http.StatusOK)
+	clusters.Remove(cluster)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(cluster.URL(), "https://"))
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("removed: %v, %v", conn, err)
+	}
+}

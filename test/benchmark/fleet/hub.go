@@ -27,6 +27,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	"open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/fleet"
 	"open-cluster-management.io/import-provider/test/harness"
@@ -107,7 +108,7 @@ func (b *bench) startOurs(ctx context.Context, env ...string) (*hub, error) {
 	}
 	o := component.Options{
 		BinDir: b.binDir, Kubeconfig: path, LogFile: filepath.Join(b.logDir, "import-controller.log"),
-		Env: append(env, "IMPORT_DEBUG_ADDRESS="+h.debug), Args: strings.Fields(b.args),
+		Env: append(env, usage.AddressVariable+"="+h.debug), Args: strings.Fields(b.args),
 	}
 	if b.workers > 0 {
 		o.Args = append(o.Args, fmt.Sprintf("--import-workers=%d", b.workers))

@@ -25,6 +25,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	"open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/fleet"
 )
 
@@ -56,7 +57,7 @@ type result struct {
 	requests    float64
 	// idle is before the first import, peak during them, rest after them with garbage collected, and fresh that of a new
 	// process after the same imports.
-	idle, peak, rest, fresh level
+	idle, peak, rest, fresh usage.Level
 	patches                 float64
 	restart                 float64
 	touched                 float64
@@ -291,9 +292,9 @@ func (r *importRun) afterwards(ctx context.Context, requestsBefore map[string]fl
 	// Connections to the clusters are closed five seconds after the last request.
 	if err = poll(ctx, time.Second, func() (bool, error) {
 		r.result.rest, err = r.hub.level(ctx, true)
-		return r.result.rest.goroutines <= r.result.idle.goroutines+restGoroutines || ctx.Err() != nil, err
+		return r.result.rest.Goroutines <= r.result.idle.Goroutines+restGoroutines || ctx.Err() != nil, err
 	}); err != nil {
-		progress("goroutines did not come back: %.0f after, %.0f before", r.result.rest.goroutines, r.result.idle.goroutines)
+		progress("goroutines did not come back: %.0f after, %.0f before", r.result.rest.Goroutines, r.result.idle.Goroutines)
 	}
 	if r.bench.profile {
 		if err := r.saveProfile(ctx, "/debug/pprof/heap?gc=1", "heap"); err != nil {

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/fleet"
 )
@@ -141,33 +141,13 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	progress("building the import-controller")
-	if err := buildController(ctx, b.binDir); err != nil {
+	if err := usage.Build(ctx, b.binDir); err != nil {
 		return err
 	}
 	b.report.begin()
 	err = b.scenarios(ctx)
 	// What was measured before a failure is worth its time.
 	return errors.Join(err, b.report.finish(o.out))
-}
-
-// buildController builds the import-controller with a debug port.
-func buildController(ctx context.Context, dir string) error {
-	root, err := binaries.ModuleRoot()
-	if err != nil {
-		return fmt.Errorf("finding the module: %w", err)
-	}
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return fmt.Errorf("finding %s: %w", dir, err)
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false",
-		"-o", filepath.Join(dir, "import-controller"), "./test/benchmark/fleet/debug")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the import-controller: %w\n%s", err, output)
-	}
-	return nil
 }
 
 func (b *bench) scenarios(ctx context.Context) error {

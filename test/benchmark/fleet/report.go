@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"open-cluster-management.io/import-provider/test/benchmark/usage"
 )
 
 // restGoroutines is how many more than before the imports are no leak: connections to the hub come and go.
@@ -133,9 +135,9 @@ func (r *report) imported(ours, peer result) {
 	compared("cpu-per-import", "s", perImport(func(res result) float64 { return res.used.importer }))
 	compared("hub-cpu-per-import", "s", perImport(func(res result) float64 { return res.used.hub }))
 	compared("simulator-cpu-per-import", "s", perImport(func(res result) float64 { return res.used.simulator }))
-	compared("rss-peak", "MiB", func(res result) float64 { return res.peak.rss / mib })
-	compared("descriptors-peak", "descriptors", func(res result) float64 { return res.peak.descriptors })
-	r.figure(name+"-goroutines-peak", ours.peak.goroutines, "goroutines")
+	compared("rss-peak", "MiB", func(res result) float64 { return res.peak.RSS / mib })
+	compared("descriptors-peak", "descriptors", func(res result) float64 { return res.peak.Descriptors })
+	r.figure(name+"-goroutines-peak", ours.peak.Goroutines, "goroutines")
 	if ours.dead > 0 {
 		r.figure(name+"-patches-per-failing-cluster", ours.patches, "patches/min")
 		return
@@ -145,13 +147,13 @@ func (r *report) imported(ours, peer result) {
 	r.figure(name+"-attempts-per-import", ours.attempts, "attempts")
 	for _, l := range []struct {
 		when  string
-		level level
+		level usage.Level
 	}{{"idle", ours.idle}, {"rest", ours.rest}, {"restarted", ours.fresh}} {
-		r.figure(name+"-rss-"+l.when, l.level.rss/mib, "MiB")
-		r.figure(name+"-anonymous-"+l.when, l.level.anonymous/mib, "MiB")
-		r.figure(name+"-heap-"+l.when, l.level.heap/mib, "MiB")
-		r.figure(name+"-goroutines-"+l.when, l.level.goroutines, "goroutines")
-		r.figure(name+"-descriptors-"+l.when, l.level.descriptors, "descriptors")
+		r.figure(name+"-rss-"+l.when, l.level.RSS/mib, "MiB")
+		r.figure(name+"-anonymous-"+l.when, l.level.Anonymous/mib, "MiB")
+		r.figure(name+"-heap-"+l.when, l.level.Heap/mib, "MiB")
+		r.figure(name+"-goroutines-"+l.when, l.level.Goroutines, "goroutines")
+		r.figure(name+"-descriptors-"+l.when, l.level.Descriptors, "descriptors")
 	}
 	r.figure(name+"-restart", ours.restart, "s")
 	r.figure(name+"-restart-connections", ours.touched, "connections")
@@ -180,8 +182,8 @@ func (b *bench) compareRuns() {
 		name := res.name()
 		r.goal("at least 10 healthy clusters a second", name+"-rate", float64(len(res.durations))/res.last, atLeast, 10)
 		r.goal("goroutines come back", name+"-goroutines-rest above those of a new process",
-			res.rest.goroutines-res.fresh.goroutines, atMost, restGoroutines)
-		r.goal("memory comes back", name+"-anonymous-rest by that of a new process", res.rest.anonymous/res.fresh.anonymous, atMost, 1.1)
+			res.rest.Goroutines-res.fresh.Goroutines, atMost, restGoroutines)
+		r.goal("memory comes back", name+"-anonymous-rest by that of a new process", res.rest.Anonymous/res.fresh.Anonymous, atMost, 1.1)
 		r.goal("a restart settles", name+"-restart", res.restart, atMost, 10)
 		r.goal("a restart touches no cluster", name+"-restart-connections", res.touched, atMost, 0)
 		if hundred, ok := r.find(100, 0); ok && res.size > 100 {

@@ -145,9 +145,9 @@ func (b *bench) idle(ctx context.Context) (err error) {
 		return err
 	}
 	n := float64(b.idleSecrets)
-	heap := (after.heap - before.heap) / n / kib
+	heap := (after.Heap - before.Heap) / n / kib
 	b.report.figure("idle-heap-per-secret", heap, "KiB")
-	b.report.figure("idle-rss-per-secret", (after.rss-before.rss)/n/kib, "KiB")
+	b.report.figure("idle-rss-per-secret", (after.RSS-before.RSS)/n/kib, "KiB")
 	b.report.goal("an idle import Secret takes at most 3 KiB", "idle-heap-per-secret", heap, atMost, 3)
 	return nil
 }

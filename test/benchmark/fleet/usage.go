@@ -6,11 +6,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,13 +15,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"open-cluster-management.io/import-provider/test/benchmark/usage"
 )
 
 const (
-	// ticksPerSecond is USER_HZ, which is 100 on all platforms that Go runs on.
-	ticksPerSecond = 100
-	kib            = 1 << 10
-	mib            = 1 << 20
+	kib = 1 << 10
+	mib = 1 << 20
 
 	sampleEvery = 250 * time.Millisecond
 )
@@ -39,33 +36,18 @@ func (c cpu) minus(before cpu) cpu {
 	return cpu{importer: c.importer - before.importer, hub: c.hub - before.hub, simulator: c.simulator - before.simulator}
 }
 
-// level is what the importer holds at one time.
-type level struct {
-	rss, descriptors float64
-	// anonymous is the part of rss that is no copy of a file.
-	anonymous float64
-	// goroutines and heap, in bytes, are those of the import-controller alone.
-	goroutines, heap float64
-}
-
-func (l *level) raise(other level) {
-	l.rss, l.anonymous = max(l.rss, other.rss), max(l.anonymous, other.anonymous)
-	l.descriptors = max(l.descriptors, other.descriptors)
-	l.goroutines, l.heap = max(l.goroutines, other.goroutines), max(l.heap, other.heap)
-}
-
 // cpu reads Linux's /proc; elsewhere it is an error.
 func (h *hub) cpu() (cpu, error) {
 	var c cpu
 	var err error
-	if c.importer, err = cpuSeconds(h.importer.PID()); err != nil {
+	if c.importer, err = usage.CPUSeconds(h.importer.PID()); err != nil {
 		return c, err
 	}
-	if c.simulator, err = cpuSeconds(os.Getpid()); err != nil {
+	if c.simulator, err = usage.CPUSeconds(os.Getpid()); err != nil {
 		return c, err
 	}
 	for _, pid := range children("etcd", "kube-apiserver") {
-		seconds, err := cpuSeconds(pid)
+		seconds, err := usage.CPUSeconds(pid)
 		if err != nil {
 			return c, err
 		}
@@ -75,59 +57,20 @@ func (h *hub) cpu() (cpu, error) {
 }
 
 // level reads what the importer holds; collected collects garbage before.
-func (h *hub) level(ctx context.Context, collected bool) (level, error) {
-	var l level
-	if !h.upstream {
-		path := "/stats"
-		if collected {
-			path += "?gc"
-		}
-		var numbers struct{ Goroutines, HeapBytes float64 }
-		body, err := h.getDebug(ctx, path)
-		if err == nil {
-			err = json.Unmarshal(body, &numbers)
-		}
-		if err != nil {
-			return l, fmt.Errorf("reading the numbers of the runtime: %w", err)
-		}
-		l.goroutines, l.heap = numbers.Goroutines, numbers.HeapBytes
-	}
-	var err error
-	if l.rss, l.anonymous, err = residentBytes(h.importer.PID()); err != nil {
-		return l, err
-	}
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", h.importer.PID()))
-	l.descriptors = float64(len(entries))
-	return l, err
+func (h *hub) level(ctx context.Context, collected bool) (usage.Level, error) {
+	return usage.Read(ctx, h.importer.PID(), h.debug, collected)
 }
 
 func (h *hub) getDebug(ctx context.Context, path string) ([]byte, error) {
-	return get(ctx, "http://"+h.debug+path)
-}
-
-func get(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", req.URL.Path, resp.Status)
-	}
-	return body, err
+	return usage.Get(ctx, h.debug, path)
 }
 
 // sample notes the highest level until the returned function is called.
-func (h *hub) sample(ctx context.Context) (stop func() level) {
+func (h *hub) sample(ctx context.Context) (stop func() usage.Level) {
 	ctx, cancel := context.WithCancel(ctx)
 	var (
 		done sync.WaitGroup
-		peak level
+		peak usage.Level
 	)
 	done.Go(func() {
 		ticker := time.NewTicker(sampleEvery)
@@ -135,7 +78,7 @@ func (h *hub) sample(ctx context.Context) (stop func() level) {
 		for {
 			// A reading that fails is one that is missing.
 			if now, err := h.level(ctx, false); err == nil {
-				peak.raise(now)
+				peak.Raise(now)
 			}
 			select {
 			case <-ctx.Done():
@@ -144,7 +87,7 @@ func (h *hub) sample(ctx context.Context) (stop func() level) {
 			}
 		}
 	})
-	return func() level {
+	return func() usage.Level {
 		cancel()
 		done.Wait()
 		return peak
@@ -160,7 +103,7 @@ func (h *hub) quiet(ctx context.Context) (since time.Time, err error) {
 	}
 	var readings []reading
 	err = poll(ctx, 100*time.Millisecond, func() (bool, error) {
-		used, err := cpuSeconds(h.importer.PID())
+		used, err := usage.CPUSeconds(h.importer.PID())
 		if err != nil {
 			return false, err
 		}
@@ -213,56 +156,6 @@ func children(names ...string) []int {
 		}
 	}
 	return pids
-}
-
-func cpuSeconds(pid int) (float64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading the CPU time of a process: %w", err)
-	}
-	// The name of the program, in brackets, may hold spaces. utime and stime are the fields 14 and 15 of proc(5).
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const utime = 14 - 3
-	if len(fields) <= utime+1 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	var ticks int
-	for _, field := range fields[utime : utime+2] {
-		n, err := strconv.Atoi(string(field))
-		if err != nil {
-			return 0, fmt.Errorf("reading the CPU time of a process: %w", err)
-		}
-		ticks += n
-	}
-	return float64(ticks) / ticksPerSecond, nil
-}
-
-// residentBytes is the resident set of a process, and of it what is not a copy of a file: pages of the program are resident from
-// their first use on, until the kernel wants the room.
-func residentBytes(pid int) (rss, anonymous float64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, fmt.Errorf("reading the memory of a process: %w", err)
-	}
-	found := 0
-	for line := range strings.Lines(string(status)) {
-		for name, bytes := range map[string]*float64{"VmRSS:": &rss, "RssAnon:": &anonymous} {
-			value, ok := strings.CutPrefix(line, name)
-			if !ok {
-				continue
-			}
-			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			if err != nil {
-				return 0, 0, fmt.Errorf("reading %s of a process: %w", name, err)
-			}
-			*bytes = float64(n) * kib
-			found++
-		}
-	}
-	if found != 2 {
-		return 0, 0, fmt.Errorf("/proc/%d/status has no VmRSS, or no RssAnon", pid)
-	}
-	return rss, anonymous, nil
 }
 
 // counted are the resources that an importer asks the hub for. An API server sends itself requests for others.
