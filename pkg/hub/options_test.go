@@ -36,7 +36,7 @@ func TestImporterOptionsDefaults(t *testing.T) {
 	o := newOptions()
 	want := &ImporterOptions{
 		Providers:        []string{"kubeconfig"},
-		Workers:          16,
+		Workers:          256,
 		ImportNamespaces: []string{"open-cluster-management-import"},
 		Renderers: &importeroptions.Options{
 			BootstrapSA:       "open-cluster-management/agent-registration-bootstrap",

@@ -39,16 +39,22 @@ type progressController struct {
 	queue    factory.SyncContext
 
 	lock sync.Mutex // guards the fields below, for the time of a look-up or a change
-	// applying is when the preflight passed of a cluster that the importer is writing to.
-	applying map[string]time.Time
+	// applying are the clusters that the importer is writing to.
+	applying map[string]applying
 	found    map[string]*problem
+}
+
+// applying is when the preflight of a cluster passed, and the version of the ManagedCluster that it was for.
+type applying struct {
+	since   time.Time
+	version string
 }
 
 func newProgressController(p *Provider) (*progressController, factory.Controller, error) {
 	c := &progressController{
 		provider: p,
 		queue:    factory.NewSyncContext("import-progress"),
-		applying: map[string]time.Time{},
+		applying: map[string]applying{},
 		found:    map[string]*problem{},
 	}
 	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -82,21 +88,29 @@ func isCompleted(cluster *clusterv1.ManagedCluster) bool {
 }
 
 // started notes that the importer goes on to write to the cluster.
-func (c *progressController) started(clusterName string) {
+func (c *progressController) started(cluster *clusterv1.ManagedCluster) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.applying[clusterName] = time.Now()
-	delete(c.found, clusterName)
+	c.applying[cluster.Name] = applying{since: time.Now(), version: cluster.ResourceVersion}
+	delete(c.found, cluster.Name)
+}
+
+// mayBeDone says whether the importer has written to the cluster for this version of its ManagedCluster already.
+func (c *progressController) mayBeDone(cluster *clusterv1.ManagedCluster) bool {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	started, ok := c.applying[cluster.Name]
+	return ok && started.version == cluster.ResourceVersion
 }
 
 // deployed says that the importer has written all to the cluster.
 func (c *progressController) deployed(cluster *clusterv1.ManagedCluster) {
 	c.lock.Lock()
-	start, ok := c.applying[cluster.Name]
+	started, ok := c.applying[cluster.Name]
 	delete(c.applying, cluster.Name)
 	c.lock.Unlock()
 	if ok {
-		observeDuration(stageApply, time.Since(start))
+		observeDuration(stageApply, time.Since(started.since))
 		c.provider.both(c.provider.candidates(cluster.Name), cluster, corev1.EventTypeNormal, ReasonKlusterletDeployed,
 			"the klusterlet is deployed to the cluster")
 	}

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -278,6 +279,11 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 		setFailed(cluster, attempt, last)
 		return nil, err
 	}
+	if p.progress.mayBeDone(cluster) && p.isBehind(ctx, cluster) {
+		// A change during an import brings the importer back when it has ended, before its cache has the result. The patch of what
+		// it makes of this error has an old version and fails, and so it comes back once more.
+		return nil, errBehind
+	}
 	importsInFlight.Inc()
 	defer importsInFlight.Dec()
 	changes := p.policyChanges.Load()
@@ -300,6 +306,20 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	p.failures.forget(cluster.Name)
 	p.pass(cluster, attempt, valid)
 	return clients, nil
+}
+
+var errBehind = errors.New("the ManagedCluster has changed since")
+
+// isBehind says whether the hub has another version of a ManagedCluster. The component may list and not get them. If the hub does
+// not answer the import goes on, which at worst is done twice.
+func (p *Provider) isBehind(ctx context.Context, cluster *clusterv1.ManagedCluster) bool {
+	ctx, cancel := context.WithTimeout(ctx, p.connection.RequestTimeout)
+	defer cancel()
+	list, err := p.clusterClient.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, cluster.Name).String(),
+	})
+	// One that is deleted is gone from the cache soon.
+	return err == nil && len(list.Items) == 1 && list.Items[0].ResourceVersion != cluster.ResourceVersion
 }
 
 // tryClients runs the preflight. It returns nil and no error when the Secret is not what it was in the informer.
@@ -413,7 +433,7 @@ func (p *Provider) pass(cluster *clusterv1.ManagedCluster, attempt attempt, vali
 	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionTrue, reason, message)
 	waiting := notJoined("")
 	setCondition(cluster, ConditionCompleted, metav1.ConditionFalse, waiting.reason, waiting.message())
-	p.progress.started(cluster.Name)
+	p.progress.started(cluster)
 }
 
 // passedText is reason and message of a passed preflight.
