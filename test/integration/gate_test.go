@@ -51,7 +51,7 @@ var _ = Describe("The feature gate ClusterImporter", func() {
 		expectImported(ctx, first)
 		Eventually(c.log).Should(ContainSubstring(
 			`"Feature gate ClusterImporter changed" clusterManager="cluster-manager" enabled=true`))
-		Expect(c.log()).To(ContainSubstring(`"Importer started" providers=["kubeconfig"] workers=16`))
+		Expect(c.log()).To(ContainSubstring(`"Importer started" providers=["kubeconfig"] workers=256`))
 
 		setGate(ctx, false)
 		Eventually(c.log).Should(And(
