@@ -20,13 +20,15 @@ var hubHost atomic.Pointer[string]
 // countHubRequestsOnly makes client-go's metrics leave requests to managed clusters out. Their label host would be what a
 // tenant writes into a kubeconfig, and would stay for ever: 20 KiB for each cluster that was ever asked. Call it before the first
 // client is made; setHub says later which host is the hub's.
+//
+// The variables are set, since client-go's Register works once and OCM's packages have called it.
 var countHubRequestsOnly = sync.OnceFunc(func() {
-	clientmetrics.RequestLatency = hubLatency{clientmetrics.RequestLatency}         //nolint:reassign // Register works once, and OCM's packages have called it.
-	clientmetrics.RateLimiterLatency = hubLatency{clientmetrics.RateLimiterLatency} //nolint:reassign // the same.
-	clientmetrics.RequestSize = hubSize{clientmetrics.RequestSize}                  //nolint:reassign // the same.
-	clientmetrics.ResponseSize = hubSize{clientmetrics.ResponseSize}                //nolint:reassign // the same.
-	clientmetrics.RequestResult = hubResult{clientmetrics.RequestResult}            //nolint:reassign // the same.
-	clientmetrics.RequestRetry = hubRetry{clientmetrics.RequestRetry}               //nolint:reassign // the same.
+	clientmetrics.RequestLatency = hubLatency{clientmetrics.RequestLatency}
+	clientmetrics.RateLimiterLatency = hubLatency{clientmetrics.RateLimiterLatency}
+	clientmetrics.RequestSize = hubSize{clientmetrics.RequestSize}
+	clientmetrics.ResponseSize = hubSize{clientmetrics.ResponseSize}
+	clientmetrics.RequestResult = hubResult{clientmetrics.RequestResult}
+	clientmetrics.RequestRetry = hubRetry{clientmetrics.RequestRetry}
 })
 
 // setHub says which host is the hub's.

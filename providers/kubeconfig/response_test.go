@@ -333,41 +333,51 @@ func TestLargeAnswersAreLimited(t *testing.T) {
 	}))
 	ctx, _ := testContext(t)
 	conn := mustConnect(t, config, patient())
-	ask := func(ctx context.Context, path string) (*http.Response, error) {
+	// ask returns what gives the answer back.
+	ask := func(ctx context.Context, path string) (done func() error, err error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return conn.raw.Do(req)
+		resp, err := conn.raw.Do(req) //nolint:bodyclose // done closes it.
+		if err != nil {
+			return nil, err
+		}
+		return resp.Body.Close, nil
 	}
-	var held []*http.Response
+	finish := func(done func() error) {
+		if err := done(); err != nil {
+			t.Error(err)
+		}
+	}
+	var held []func() error
 	for range maxLargeAnswers {
-		resp, err := ask(ctx, versionPath)
+		done, err := ask(ctx, versionPath)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, resp)
+		held = append(held, done)
 	}
-	if resp, err := ask(ctx, "/small"); err != nil {
+	if done, err := ask(ctx, "/small"); err != nil {
 		t.Errorf("a small answer has to wait: %v", err)
 	} else {
-		resp.Body.Close()
+		finish(done)
 	}
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	if resp, err := ask(short, versionPath); err == nil {
-		resp.Body.Close()
+	if done, err := ask(short, versionPath); err == nil {
+		finish(done)
 		t.Error("one more large answer is in memory")
 	}
-	for _, resp := range held {
-		resp.Body.Close()
-		resp.Body.Close()
+	for _, done := range held {
+		finish(done)
+		finish(done)
 	}
 	for range 2 * maxLargeAnswers {
-		resp, err := ask(ctx, versionPath)
+		done, err := ask(ctx, versionPath)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
+		finish(done)
 	}
 }

@@ -230,7 +230,7 @@ func boundedCases() []boundedCase {
 		{name: "no address", reason: "NameNotResolved", pace: backingOff, alone: true,
 			secret: boundedBy(func(context.Context, *visits) []byte { return token("https://host.invalid:6443", spokes[0].CAData()) })},
 		{name: "refused", reason: "Unreachable", pace: backingOff, alone: true,
-			secret: boundedBy(func(ctx context.Context, _ *visits) []byte {
+			secret: boundedBy(func(_ context.Context, _ *visits) []byte {
 				return token("https://"+closedPort(), spokes[0].CAData())
 			})},
 		{name: "no handshake", reason: "Unreachable", pace: backingOff,

@@ -161,7 +161,7 @@ var _ = Describe("Faults", func() {
 		},
 		failureCase{
 			name: "a port where nothing listens",
-			secret: withKubeconfig(func(ctx context.Context) []byte {
+			secret: withKubeconfig(func(_ context.Context) []byte {
 				return token("https://"+closedPort(), spokes[0].CAData())
 			}),
 			text: "Unreachable: the connection is refused; " + nextUnreachable,

@@ -556,7 +556,7 @@ var _ = Describe("A klusterlet that is deployed", Ordered, ContinueOnFailure, fu
 
 		DescribeTable("does not join:", func(ctx SpecContext, o obstacle) { expectObstacle(ctx, c, o) },
 			Entry("nothing listens", klusterletObstacle("HubUnreachable", "the hub refuses the connection",
-				bootstrapFails(func(ctx context.Context) *rest.Config {
+				bootstrapFails(func(_ context.Context) *rest.Config {
 					return &rest.Config{Host: "https://" + closedPort(), TLSClientConfig: insecure}
 				}))),
 			Entry("no answer", klusterletObstacle("HubUnreachable", "the hub does not answer the cluster",
