@@ -30,6 +30,7 @@ import (
 	"open-cluster-management.io/import-provider/pkg/credential/tokensource"
 	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	proc "open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/binaries"
 )
 
@@ -74,16 +75,9 @@ func (b *bench) cloudBytes(ctx context.Context) error {
 
 // size is that of a program below size/, in bytes, built as a release is.
 func (b *bench) size(ctx context.Context, name string) (float64, error) {
-	root, err := binaries.ModuleRoot()
-	if err != nil {
-		return 0, fmt.Errorf("finding the module: %w", err)
-	}
 	path := filepath.Join(b.dir, "size-"+name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-o", path, "./test/benchmark/size/"+name)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("building size/%s: %w\n%s", name, err, output)
+	if err := proc.BuildProgram(ctx, path, "./test/benchmark/size/"+name, "-ldflags=-s -w"); err != nil {
+		return 0, err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
@@ -192,7 +186,7 @@ func (b *bench) churn(ctx context.Context) error {
 		}
 		tokens.Forget(types.UID(uid))
 		if i == churnWarm-1 {
-			if warm, err = holding(); err != nil {
+			if warm, err = holding(ctx); err != nil {
 				return err
 			}
 		}
@@ -200,7 +194,7 @@ func (b *bench) churn(ctx context.Context) error {
 	if mints.Load() != 2*churnSecrets {
 		return fmt.Errorf("%d tokens were minted, want %d", mints.Load(), 2*churnSecrets)
 	}
-	if after, err = holding(); err != nil {
+	if after, err = holding(ctx); err != nil {
 		return err
 	}
 	heap := b.report.add(figure{name: "churn-heap", unit: "KiB", value: after.heap / 1024, peer: warm.heap / 1024})
@@ -213,18 +207,15 @@ func (b *bench) churn(ctx context.Context) error {
 // held is what this process holds when it is at rest.
 type held struct{ heap, descriptors float64 }
 
-func holding() (held, error) {
+func holding(ctx context.Context) (held, error) {
 	// Connections that were closed end in goroutines of their own.
 	time.Sleep(time.Second)
 	runtime.GC()
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	open, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return held{}, fmt.Errorf("counting descriptors: %w", err)
-	}
-	return held{heap: float64(memory.HeapAlloc), descriptors: float64(len(open))}, nil
+	level, err := proc.Read(ctx, os.Getpid(), "", false)
+	return held{heap: float64(memory.HeapAlloc), descriptors: level.Descriptors}, err
 }
 
 // tokenConfig is a config for a server with tokens of a source, as resolvers make it.

@@ -8,21 +8,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
 
+	proc "open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/harness"
 )
 
-const (
-	// ticksPerSecond is USER_HZ, which is 100 on all platforms that Go runs on.
-	ticksPerSecond = 100
-	kibPerMib      = 1024
-)
+const bytesPerMib = 1 << 20
 
 // usage is what the programs of a hub have used since they started.
 type usage struct {
@@ -49,13 +45,13 @@ func (s *side) usage(ctx context.Context) (usage, error) {
 	}); err != nil {
 		return u, err
 	}
-	if u.cpuHub, err = cpuSeconds(s.registration.PID()); err != nil {
+	if u.cpuHub, err = proc.CPUSeconds(s.registration.PID()); err != nil {
 		return u, err
 	}
 	if s.importer == nil {
 		return u, nil
 	}
-	if u.cpuImporter, err = cpuSeconds(s.importer.PID()); err != nil {
+	if u.cpuImporter, err = proc.CPUSeconds(s.importer.PID()); err != nil {
 		return u, err
 	}
 	u.cpuHub += u.cpuImporter
@@ -71,40 +67,9 @@ func (s *side) memory() (importer, hub float64, err error) {
 	return importer, hub + importer, err
 }
 
-func cpuSeconds(pid int) (float64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading the CPU time of a process: %w", err)
-	}
-	// The name of the program, in brackets, may hold spaces. utime and stime are the fields 14 and 15 of proc(5).
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	const utime = 14 - 3
-	if len(fields) <= utime+1 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	var ticks int
-	for _, field := range fields[utime : utime+2] {
-		n, err := strconv.Atoi(string(field))
-		if err != nil {
-			return 0, fmt.Errorf("reading the CPU time of a process: %w", err)
-		}
-		ticks += n
-	}
-	return float64(ticks) / ticksPerSecond, nil
-}
-
 func residentMib(pid int) (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading the memory of a process: %w", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			return float64(kib) / kibPerMib, err
-		}
-	}
-	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+	rss, _, err := proc.ResidentBytes(pid)
+	return rss / bytesPerMib, err
 }
 
 // importedResources are those of the objects that an import reads and writes. API servers send themselves requests

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,20 +32,25 @@ const (
 
 // Build builds the import-controller with a debug port into a folder.
 func Build(ctx context.Context, dir string) error {
+	return BuildProgram(ctx, filepath.Join(dir, "import-controller"), "./test/benchmark/fleet/debug")
+}
+
+// BuildProgram builds a program of this module, with the flags that the whole project is built with and more, into a file.
+func BuildProgram(ctx context.Context, path, program string, flags ...string) error {
 	root, err := binaries.ModuleRoot()
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
 	}
-	absolute, err := filepath.Abs(dir)
+	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return fmt.Errorf("finding %s: %w", dir, err)
+		return fmt.Errorf("finding %s: %w", path, err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false",
-		"-o", filepath.Join(absolute, "import-controller"), "./test/benchmark/fleet/debug")
+	args := slices.Concat([]string{"build", "-trimpath", "-gcflags=all=-dwarf=false"}, flags, []string{"-o", absolute, program})
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the import-controller: %w\n%s", err, output)
+		return fmt.Errorf("building %s: %w\n%s", program, err, output)
 	}
 	return nil
 }
@@ -83,7 +89,7 @@ func Read(ctx context.Context, pid int, debug string, collected bool) (Level, er
 		l.Goroutines, l.Heap = numbers.Goroutines, numbers.HeapBytes
 	}
 	var err error
-	if l.RSS, l.Anonymous, err = residentBytes(pid); err != nil {
+	if l.RSS, l.Anonymous, err = ResidentBytes(pid); err != nil {
 		return l, err
 	}
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
@@ -132,9 +138,9 @@ func CPUSeconds(pid int) (float64, error) {
 	return float64(ticks) / ticksPerSecond, nil
 }
 
-// residentBytes is the resident set of a process, and of it what is not a copy of a file: pages of the program are resident from
+// ResidentBytes is the resident set of a process, and of it what is not a copy of a file: pages of the program are resident from
 // their first use on, until the kernel wants the room.
-func residentBytes(pid int) (rss, anonymous float64, err error) {
+func ResidentBytes(pid int) (rss, anonymous float64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0, fmt.Errorf("reading the memory of a process: %w", err)
