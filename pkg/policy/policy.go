@@ -48,16 +48,6 @@ func (p *Policy) Rule(namespace string) Rule {
 	return Rule{}
 }
 
-// Resolvers returns the names of the resolvers that some rule allows, or patterns, sorted.
-func (p *Policy) Resolvers() []string {
-	var names []string
-	for _, rule := range p.spec.Rules {
-		names = append(names, rule.Resolvers...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // Plugin returns the plugin of a name.
 func (p *Policy) Plugin(name string) (Plugin, bool) {
 	for _, plugin := range p.spec.Plugins {

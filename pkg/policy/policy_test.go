@@ -58,9 +58,6 @@ func TestRule(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", namespace, diff)
 		}
 	}
-	if diff := cmp.Diff([]string{"w", "x"}, p.Resolvers()); diff != "" {
-		t.Errorf("all (-want +got):\n%s", diff)
-	}
 	changed := p.WithRules(policy.Rule{Namespaces: []string{"*"}, Resolvers: []string{"z"}})
 	if got := changed.Rule("a").Resolvers[0]; got != "z" || p.Rule("a").Resolvers[0] != "x" {
 		t.Errorf("with other rules: %s", got)
@@ -110,7 +107,6 @@ func TestPolicyDoesNotChange(t *testing.T) {
 		"Rule":              func() any { rule := p.Rule("payments-a"); return &rule },
 		"Plugin":            func() any { plugin, _ := p.Plugin(p.Plugins()[0].Name); return &plugin },
 		"Plugins":           func() any { plugins := p.Plugins(); return &plugins },
-		"Resolvers":         func() any { resolvers := p.Resolvers(); return &resolvers },
 		"Proxies":           func() any { proxies := p.Proxies(); return &proxies },
 		"Clouds":            func() any { clouds := p.Clouds(); return &clouds },
 		"StaticCredentials": func() any { static := p.StaticCredentials(); return &static },

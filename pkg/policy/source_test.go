@@ -169,7 +169,7 @@ func TestNewSource(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.Run(ctx, func() { t.Error("the default changes") })
-	if got := s.Current().Resolvers(); len(got) != 2 {
+	if got := s.Current().Rule("any").Resolvers; len(got) != 2 {
 		t.Errorf("default allows %q", got)
 	}
 	if first := s.Current(); first != s.Current() {
