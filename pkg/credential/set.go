@@ -72,6 +72,7 @@ func NewSet(resolvers map[string]Resolver, o SetOptions) (*Set, error) {
 		everything := policy.Default().WithRules(policy.Rule{Namespaces: []string{"*"}, Resolvers: []string{"*"}})
 		o.Policy = func() *policy.Policy { return everything }
 	}
+	registerMetrics()
 	return &Set{resolvers: maps.Clone(resolvers), names: names, options: o}, nil
 }
 
@@ -124,17 +125,24 @@ func (s *Set) Forget(secret types.UID) {
 // A resolver that is not known, or that the policy does not allow in the namespace of the Secret, is a DeniedError. A result that breaks
 // the rules is one too if an option or the policy would allow it, and an InvalidError otherwise. Errors of the resolver keep
 // their kind. A panic of the resolver becomes an unexpected error without the panic's value, which may hold a credential; the
-// stack is logged.
+// stack is logged. The result is counted by the name of the resolver, in import_provider_credentials_total.
 func (s *Set) Resolve(ctx context.Context, req Request) (*rest.Config, error) {
 	if req.Secret == nil {
 		return nil, errors.New("the request has no secret")
 	}
 	req.Secret = req.Secret.DeepCopy()
+	name := s.NameFor(req.Secret)
+	cfg, err := s.resolveNamed(ctx, name, req)
+	countCredential(name, err)
+	return cfg, err
+}
+
+// resolveNamed is Resolve for the name of the resolver, "" if no such resolver is known.
+func (s *Set) resolveNamed(ctx context.Context, name string, req Request) (*rest.Config, error) {
 	document, err := ReadDocument(req.Secret)
 	if err != nil {
 		return nil, err
 	}
-	name := s.NameFor(req.Secret)
 	resolver, found := s.resolvers[name]
 	rule := s.options.Policy().Rule(req.Secret.Namespace)
 	if !found || !policy.Matches(rule.Resolvers, name) {

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
@@ -248,5 +251,30 @@ func TestErrorKinds(t *testing.T) {
 		if after, pending := credential.IsPending(c.err); after != c.after || pending != c.pending {
 			t.Errorf("%v: got %s, %t", c.err, after, pending)
 		}
+	}
+}
+
+func TestSetCounts(t *testing.T) {
+	const annotation = credential.AnnotationCredentialResolver
+	set, err := credential.NewSet(map[string]credential.Resolver{
+		"counted-good":   &credentialtest.Fake{Respond: func(context.Context, credential.Request) (*rest.Config, error) { return goodConfig(), nil }},
+		"counted-broken": &credentialtest.Fake{Respond: func(context.Context, credential.Request) (*rest.Config, error) { return nil, errors.New("no") }},
+	}, credential.SetOptions{})
+	must(err)
+	cases := []struct{ name, resolver, want string }{
+		{"a credential", "counted-good", `{resolver="counted-good",result="succeeded"} 1`},
+		{"none", "counted-broken", `{resolver="counted-broken",result="failed"} 1`},
+		{"a resolver that is not there", testToken, `{resolver="none",result="failed"} `},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, _ = set.Resolve(t.Context(), credential.Request{Secret: kubeconfigSecret(annotation, c.resolver)})
+			var served httptest.ResponseRecorder
+			served.Body = &bytes.Buffer{}
+			legacyregistry.Handler().ServeHTTP(&served, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+			if got := served.Body.String(); !strings.Contains(got, "import_provider_credentials_total"+c.want) || strings.Contains(got, testToken) {
+				t.Errorf("want %s in\n%s", c.want, got)
+			}
+		})
 	}
 }

@@ -47,12 +47,9 @@ const (
 const metricsNamespace = "import_provider"
 
 const (
-	resultPassed    = "passed"
-	resultSucceeded = "succeeded"
-	resultFailed    = "failed"
+	resultPassed = "passed"
+	resultFailed = "failed"
 
-	// noResolver stands for a Secret that asks for a resolver which does not exist.
-	noResolver = "none"
 	// unknownReason stands for the reasons that this code does not have: anybody can write a condition.
 	unknownReason = "Unknown"
 )
@@ -88,13 +85,6 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	credentialsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace:      metricsNamespace,
-		Name:           "credentials_total",
-		Help:           "Credentials that resolvers were asked for, by resolver and result: succeeded or failed.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"resolver", "result"})
-
 	pendingDesc = newStateDesc("pending_clusters",
 		"ManagedClusters whose import is not complete, by the reason of the condition that says so.", "reason")
 	completedDesc = newStateDesc("completed_clusters",
@@ -111,7 +101,7 @@ func newStateDesc(name, help string, labels ...string) *metrics.Desc {
 
 // registerMetrics puts the metrics into the registry that /metrics serves, which cannot take them twice.
 var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(attemptsTotal, failuresTotal, stageDuration, importsInFlight, credentialsTotal)
+	legacyregistry.MustRegister(attemptsTotal, failuresTotal, stageDuration, importsInFlight)
 	legacyregistry.CustomMustRegister(&stateCollector{source: &currentSource})
 	// A rate needs a sample from before the first attempt.
 	attemptsTotal.WithLabelValues(resultPassed)
@@ -136,18 +126,6 @@ func countAttempt(reason Reason) {
 	}
 	attemptsTotal.WithLabelValues(resultFailed).Inc()
 	failuresTotal.WithLabelValues(string(reason)).Inc()
-}
-
-// countCredential counts an answer of a resolver, by its name in the set or "" if the set does not have it.
-func countCredential(resolver string, err error) {
-	if resolver == "" {
-		resolver = noResolver
-	}
-	result := resultSucceeded
-	if err != nil {
-		result = resultFailed
-	}
-	credentialsTotal.WithLabelValues(resolver, result).Inc()
 }
 
 // metricsSource is the state that some metrics are computed from. It is only read, from any goroutine.

@@ -3,7 +3,6 @@
 package kubeconfig
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -23,6 +23,8 @@ import (
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
+	"open-cluster-management.io/import-provider/pkg/credential"
+	"open-cluster-management.io/import-provider/pkg/credential/credentialtest"
 	"open-cluster-management.io/import-provider/pkg/policy"
 )
 
@@ -231,21 +233,6 @@ func TestCounts(t *testing.T) {
 			want:  map[string]float64{"attempts_total result=failed": 1, "failures_total reason=Unreachable": 1},
 		},
 		{
-			name:  "credential",
-			count: func() { countCredential("exec", nil) },
-			want:  map[string]float64{"credentials_total resolver=exec result=succeeded": 1},
-		},
-		{
-			name:  "no credential",
-			count: func() { countCredential("exec", errors.New("s3nt1nel")) },
-			want:  map[string]float64{"credentials_total resolver=exec result=failed": 1},
-		},
-		{
-			name:  "no resolver",
-			count: func() { countCredential("", errors.New("s3nt1nel")) },
-			want:  map[string]float64{"credentials_total resolver=none result=failed": 1},
-		},
-		{
 			name:  "stage",
 			count: func() { observeDuration(stageApply, 90*time.Second) },
 			want: map[string]float64{"stage_duration_seconds stage=apply": 1, "stage_duration_seconds sum stage=apply": 90,
@@ -350,7 +337,12 @@ func TestMetricsDocumented(t *testing.T) {
 		expiry: map[string]time.Time{"a": time.Unix(7000, 0)},
 	})
 	countAttempt(ReasonUnreachable)
-	countCredential("kubeconfig", nil)
+	resolvers, err := credential.NewSet(map[string]credential.Resolver{"kubeconfig": &credentialtest.Fake{}}, credential.SetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What it answers does not matter: it is counted.
+	_, _ = resolvers.Resolve(t.Context(), credential.Request{Secret: &corev1.Secret{}})
 	observeDuration(stageApply, time.Second)
 	if _, err := policy.NewSource("../../manifests/samples/import-policy.yaml"); err != nil {
 		t.Fatal(err)

@@ -416,7 +416,6 @@ func (p *Provider) resolve(ctx context.Context, clusterName string, secret *core
 	ctx, cancel := context.WithTimeout(ctx, p.connection.ImportTimeout)
 	defer cancel()
 	config, err := p.resolvers.Resolve(ctx, credential.Request{ClusterName: clusterName, Secret: secret})
-	countCredential(p.resolvers.NameFor(secret), err)
 	if err != nil {
 		return nil, credentialProblem(err)
 	}
