@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	clusterinventoryclient "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
 	clusterscheme "open-cluster-management.io/api/client/cluster/clientset/versioned/scheme"
@@ -34,6 +35,10 @@ import (
 const (
 	// recorderName is the reporting controller of events.
 	recorderName = "import-controller"
+	// rememberedEvents is of how many events it is known that they were sent, and how often, so that one which repeats fast is
+	// counted and held back. Events are sent when something changes, not at each attempt: what repeats fast is few. client-go's
+	// default of 4096 keeps three MiB after an import of a thousand clusters.
+	rememberedEvents = 256
 	// resyncPeriod is that of upstream's hub manager.
 	resyncPeriod = 30 * time.Minute
 )
@@ -57,7 +62,9 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	if err != nil {
 		return fmt.Errorf("building the hub cluster client: %w", err)
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
+		LRUCacheSize: rememberedEvents,
+	}))
 	defer broadcaster.Shutdown()
 	broadcaster.StartStructuredLogging(0)
 	// A client of their own: events that wait for the limit of requests are lost, and others would wait behind them.
@@ -85,8 +92,10 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 		return err
 	}
 
-	// The informers are made anew for each run: a provider adds its indexes to them, which can be done once.
-	informers := clusterinformers.NewSharedInformerFactory(clusterClient, resyncPeriod)
+	// The informers are made anew for each run: a provider adds its indexes to them, which can be done once. Nobody reads the
+	// managed fields.
+	informers := clusterinformers.NewSharedInformerFactoryWithOptions(clusterClient, resyncPeriod,
+		clusterinformers.WithTransform(ctrlcache.TransformStripManagedFields()))
 	clusters := informers.Cluster().V1().ManagedClusters()
 	var importProviders []providers.Interface
 	policyChanged := func() {}
