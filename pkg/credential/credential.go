@@ -26,7 +26,7 @@ const (
 const (
 	// ResolverKubeconfig is for Secrets that hold a kubeconfig. See NewKubeconfigResolver.
 	ResolverKubeconfig = "kubeconfig"
-	// ResolverToken is for Secrets that hold server, token and ca.crt. See NewTokenResolver.
+	// ResolverToken is for Secrets that hold server, token and maybe ca.crt. See NewTokenResolver.
 	ResolverToken = "token"
 	// ResolverEKS is for clusters of Amazon EKS. See package eks.
 	ResolverEKS = "eks"

@@ -77,7 +77,7 @@ type ExecParameters struct {
 	Plugin string `json:"plugin"`
 	// Server is the address of the API server, https://host:port. Required.
 	Server string `json:"server"`
-	// CertificateAuthorityData is the CA of the API server in PEM form. Required.
+	// CertificateAuthorityData is the CA of the API server in PEM form. Default: the roots of the hub's system.
 	CertificateAuthorityData string `json:"certificateAuthorityData"`
 	// Parameters are the values for the arguments of the plugin, by the name of the parameter.
 	Parameters map[string]string `json:"parameters,omitempty"`

@@ -60,6 +60,7 @@ func ExampleNewTokenResolver() {
 	secret := newSecret(map[string][]byte{
 		"server": []byte("https://api.example.com:6443"),
 		"token":  []byte("a-token"),
+		"ca.crt": []byte("not a certificate"), // to be left out where the certificate is of a public authority
 	})
 	_, err := resolver.Resolve(context.Background(), credential.Request{ClusterName: "cluster1", Secret: secret})
 	fmt.Println(err)
@@ -72,7 +73,7 @@ func ExampleNewTokenResolver() {
 	}
 	fmt.Println(cfg.Host)
 	// Output:
-	// data key ca.crt is missing: put the CA certificate of the API server there
+	// data key ca.crt is not valid: it must hold at least one certificate in PEM form
 	// https://api.example.com:6443
 }
 

@@ -165,7 +165,9 @@ func TestTokenResolver(t *testing.T) {
 		"autoImportRetry is ignored": {secret: with("autoImportRetry", "5")},
 		"no server":                  {secret: tokenSecret("server"), want: "data key server is missing: write it as https://host:port"},
 		"no token":                   {secret: tokenSecret("token"), want: "data key token is missing: put the bearer token there"},
-		"no CA":                      {secret: tokenSecret("ca.crt"), want: "data key ca.crt is missing: put the CA certificate of the API server there"},
+		"no CA":                      {secret: tokenSecret("ca.crt")},
+		"an empty CA":                {secret: with("ca.crt", "")},
+		"CA only a line break":       {secret: with("ca.crt", "\n"), want: "data key ca.crt is not valid: it must hold at least one certificate in PEM form"},
 		"no data":                    {secret: newSecret(nil), want: "data key server is missing: write it as https://host:port"},
 		"http":                       {secret: with("server", "http://"+testToken), want: "data key server is not accepted: only https is accepted; write it as https://host:port"},
 		"CA not PEM":                 {secret: with("ca.crt", testToken), want: "data key ca.crt is not valid: it must hold at least one certificate in PEM form"},
@@ -181,7 +183,7 @@ func TestTokenResolver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cfg.Host != testServer || cfg.BearerToken != testToken || !bytes.Equal(cfg.CAData, caPEM()) || cfg.Insecure {
+			if cfg.Host != testServer || cfg.BearerToken != testToken || !bytes.Equal(cfg.CAData, c.secret.Data["ca.crt"]) || cfg.Insecure {
 				t.Errorf("got %v", cfg)
 			}
 		})
@@ -228,7 +230,8 @@ func TestBuiltInsConform(t *testing.T) {
 		Resolver:    credential.NewTokenResolver(),
 		ValidSecret: func() *corev1.Secret { return tokenSecret() },
 		InvalidSecrets: map[string]*corev1.Secret{
-			"no server": tokenSecret("server"), "no token": tokenSecret("token"), "no CA": tokenSecret("ca.crt"),
+			"no server": tokenSecret("server"), "no token": tokenSecret("token"),
+			"bad CA":    newSecret(map[string][]byte{"server": []byte(testServer), "ca.crt": []byte("s3nt1nel"), "token": []byte(testToken)}),
 			"bad token": newSecret(map[string][]byte{"server": []byte(testServer), "ca.crt": caPEM(), "token": []byte("s3nt1nel token")}),
 			"bad server": newSecret(map[string][]byte{
 				"server": []byte("https://s3nt1nel:password@host"), "ca.crt": caPEM(), "token": []byte(testToken)}),

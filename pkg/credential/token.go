@@ -22,8 +22,8 @@ const (
 type tokenResolver struct{}
 
 // NewTokenResolver returns the resolver for Secrets with the data keys server (https://host:port), token (a bearer token)
-// and ca.crt (PEM). All three are needed: without a CA the token would go to whoever answers, so its absence never means
-// that the server is not verified. Other keys, such as ACM's autoImportRetry, are not read.
+// and ca.crt (PEM). Without ca.crt the server is verified with the roots of the system: its absence never means that the server is
+// not verified. Other keys, such as ACM's autoImportRetry, are not read.
 //
 // Every error is an InvalidError, except that of a context that is done.
 func NewTokenResolver() Resolver { return tokenResolver{} }

@@ -14,10 +14,10 @@ import (
 // party returned. Of Options, only InsecureSkipTLSVerify and Proxies matter. The error is a *FieldError; cfg is not changed.
 //
 // Refused are: file paths, exec and auth provider, basic authentication, impersonation, any scheme but https,
-// credentials, query or fragment in the address, missing CA data, skipped verification (unless allowed), and no
-// credential at all. Transport and Dial are refused because they would replace the connection that the importer
-// builds, with its time limits and its check of addresses; WrapTransport is accepted since a token source needs it, and
-// counts as a credential. Proxy must give one of Options.Proxies.
+// credentials, query or fragment in the address, CA data without a certificate, skipped verification (unless allowed), and no
+// credential at all. Without CA data the server is verified with the roots of the system. Transport and Dial are refused
+// because they would replace the connection that the importer builds, with its time limits and its check of addresses;
+// WrapTransport is accepted since a token source needs it, and counts as a credential. Proxy must give one of Options.Proxies.
 func Check(cfg *rest.Config, o Options) error {
 	if cfg == nil {
 		return &FieldError{Field: "rest.Config", Reason: ReasonMissing, NextStep: "the credential resolver must return one"}

@@ -7,8 +7,8 @@
 //
 //	cfg, err := restconfig.FromKubeconfig(data, restconfig.Options{})
 //
-// FromToken does the same for a server address, a CA bundle and a bearer token. Parse hands an exec stanza on to who can serve
-// it without running it. Check applies the same rules to a rest.Config that other code built.
+// FromToken does the same for a server address, a CA bundle, which may be absent, and a bearer token. Parse hands an exec
+// stanza on to who can serve it without running it. Check applies the same rules to a rest.Config that other code built.
 //
 // # What it promises
 //
@@ -27,6 +27,10 @@
 // "kubectl config view --raw --flatten --minify", and a rule with exceptions is a rule to get round. YAML anchors and
 // aliases are refused although a kubeconfig may hold them, since no tool writes them and they are how a small file grows large.
 // Keys match by exact case, strings that look like numbers need quotes, as for kubectl.
+//
+// A server is verified by the CA of the input or, without one, by the roots that the program trusts: clusters with a
+// certificate of a public authority have kubeconfigs without a CA, which kubectl takes in the same way. A missing CA never
+// turns verification off, and a CA that cannot be read is refused and not taken for none.
 //
 // The addresses a server name resolves to are not this package's business (it does no I/O): the dialer checks those.
 package restconfig

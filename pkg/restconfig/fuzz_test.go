@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"testing"
 
+	clientcmdapiv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+
 	"open-cluster-management.io/import-provider/pkg/restconfig"
 )
 
@@ -22,6 +24,7 @@ func FuzzFromKubeconfig(f *testing.F) {
 	for _, c := range rows() {
 		f.Add(edited(c.edit))
 	}
+	f.Add(edited(cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil })))
 	f.Add([]byte("a: &a [x]\nb: *a\n"))
 	f.Add([]byte("? {a: b}\n: - |\n  x\n"))
 	f.Add([]byte("%YAML 1.1\n--- !!map {<<: {}}\n...\n"))
@@ -53,9 +56,7 @@ func FuzzFromKubeconfig(f *testing.F) {
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			t.Fatal("not a plain https address")
 		}
-		if cfg.Insecure || len(cfg.CAData) == 0 {
-			t.Fatal("the server would not be verified")
-		}
+		expectVerification(t, cfg)
 		if cfg.BearerToken == "" && len(cfg.CertData) == 0 {
 			t.Fatal("no credential")
 		}

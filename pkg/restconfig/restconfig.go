@@ -76,7 +76,8 @@ func FromKubeconfig(data []byte, o Options) (*rest.Config, error) {
 //
 // Every entry of the file must keep the rules, also one that the chosen context does not use. The result holds the
 // server, the TLS server name, the CA, the client certificate and key, the token (without a line break at its end), the
-// choice about compression, and what Options accept besides; it shares no memory with data.
+// choice about compression, and what Options accept besides; it shares no memory with data. Without a CA the server is verified
+// with the roots of the system, as kubectl does; only what Options.InsecureSkipTLSVerify says turns verification off.
 //
 // The error is a *FieldError for the first rule that is broken, in a fixed order: the form of the file, then clusters,
 // users and contexts in the order of the file, then the choice of the context.
@@ -141,9 +142,9 @@ func Parse(data []byte, o Options) (*Kubeconfig, error) {
 }
 
 // FromToken returns a new rest.Config for a server address (https://host:port), a bundle of CA certificates (PEM) and a
-// bearer token, under the rules of FromKubeconfig; all three are needed. One line break at the end of server and token is
-// dropped. It does no I/O. The error is a *FieldError whose Field is "server", "ca.crt" or "token"; the last two are the
-// keys of a service account's Secret.
+// bearer token, under the rules of FromKubeconfig. Without a CA the server is verified with the roots of the system. One line
+// break at the end of server and token is dropped. It does no I/O. The error is a *FieldError whose Field is "server", "ca.crt"
+// or "token"; the last two are the keys of a service account's Secret.
 func FromToken(server string, ca []byte, token string) (*rest.Config, error) {
 	server, token = trimLine(server), trimLine(token)
 	err := checkEndpoint(endpoint{server: server, ca: ca}, endpointNames{server: "server", ca: "ca.crt"}, "")

@@ -141,8 +141,8 @@ func rows() map[string]struct {
 			`clusters[].cluster.tls-server-name of entry "cl" is not valid: write a host name or an IP address`},
 
 		// The CA.
-		"CA missing": {cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil }),
-			`clusters[].cluster.certificate-authority-data of entry "cl" is missing: put the CA certificate of the API server there`},
+		"CA only a line break": {cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = []byte("\n") }),
+			`clusters[].cluster.certificate-authority-data of entry "cl" is not valid: it must hold at least one certificate in PEM form`},
 		"CA not PEM": {cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = []byte("x") }),
 			`clusters[].cluster.certificate-authority-data of entry "cl" is not valid: it must hold at least one certificate in PEM form`},
 		"CA a key": {cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = clientPair()[1] }),
@@ -392,6 +392,12 @@ func TestAccepted(t *testing.T) {
 		"server that is one hexadecimal word": {edit: cluster(func(c *clientcmdapiv1.Cluster) { c.Server = "https://beef" }),
 			want: func(cfg *rest.Config) { cfg.Host = "https://beef" }},
 		"insecure allowed, not asked for": {edit: func(*clientcmdapiv1.Config) {}, options: restconfig.Options{InsecureSkipTLSVerify: true}},
+		"no CA": {edit: cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil }),
+			want: func(cfg *rest.Config) { cfg.CAData = nil }},
+		"no CA, insecure allowed, not asked for": {edit: cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil }),
+			options: restconfig.Options{InsecureSkipTLSVerify: true}, want: func(cfg *rest.Config) { cfg.CAData = nil }},
+		"no CA and a TLS name": {edit: cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData, c.TLSServerName = nil, "api.example.com" }),
+			want: func(cfg *rest.Config) { cfg.CAData, cfg.ServerName = nil, "api.example.com" }},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -434,20 +440,44 @@ func TestAcceptedForm(t *testing.T) {
 		"base64 in a block": "clusters:\n- name: c\n  cluster:\n    server: https://h\n    certificate-authority-data: |\n" + folded +
 			"users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n",
 		"byte order mark": "\ufeff" + string(encode(validFile())),
+		"verification and no CA": "users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+			"clusters: [{name: c, cluster: {server: 'https://h', insecure-skip-tls-verify: false}}]\n",
+		"an empty CA": "users: [{name: u, user: {token: t}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+			"clusters: [{name: c, cluster: {server: 'https://h', certificate-authority-data: ''}}]\n",
 	}
 	for name, data := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := restconfig.FromKubeconfig([]byte(data), restconfig.Options{}); err != nil {
-				t.Error(err)
+			cfg, err := restconfig.FromKubeconfig([]byte(data), restconfig.Options{})
+			if err != nil {
+				t.Fatal(err)
 			}
+			expectVerification(t, cfg)
 		})
+	}
+}
+
+// expectVerification checks that a client of a config verifies its server: by the CA of the config or, without one, by the roots of
+// the system, which a nil pool stands for.
+func expectVerification(t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Insecure || cfg.CAFile != "" || tlsConfig != nil && tlsConfig.InsecureSkipVerify ||
+		(tlsConfig != nil && tlsConfig.RootCAs != nil) != (len(cfg.CAData) > 0) {
+		t.Errorf("the server is verified in another way: %+v", cfg.TLSClientConfig)
 	}
 }
 
 func TestInsecureOption(t *testing.T) {
 	o := restconfig.Options{InsecureSkipTLSVerify: true}
+	// That verification may be skipped does not mean that it is where there is no CA.
 	cfg, err := restconfig.FromKubeconfig(edited(cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil })), o)
-	expectError(t, cfg, err, `clusters[].cluster.certificate-authority-data of entry "cl" is missing: put the CA certificate of the API server there`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectVerification(t, cfg)
 	cfg, err = restconfig.FromKubeconfig(edited(cluster(func(c *clientcmdapiv1.Cluster) { c.InsecureSkipTLSVerify = true })), o)
 	expectError(t, cfg, err, `clusters[].cluster.certificate-authority-data of entry "cl" is not valid: a CA and skipped verification exclude each other; remove one`)
 }
@@ -733,17 +763,15 @@ func TestLargeButHonest(t *testing.T) {
 }
 
 func TestFromToken(t *testing.T) {
-	const (
-		caMissing = "ca.crt is missing: put the CA certificate of the API server there"
-		word      = "token is not valid: it must hold no white space, line break or other special character"
-	)
+	const word = "token is not valid: it must hold no white space, line break or other special character"
 	ca := string(caPEM())
 	cases := map[string]struct{ server, ca, token, want string }{
 		"good":                     {testServer, ca, testToken, ""},
 		"line breaks":              {testServer + "\n", ca, testToken + "\n", ""},
 		"no server":                {"", ca, testToken, "server is missing: write it as https://host:port"},
 		"http":                     {"http://h", ca, testToken, "server is not accepted: only https is accepted; write it as https://host:port"},
-		"no CA":                    {testServer, "", testToken, caMissing},
+		"no CA":                    {testServer, "", testToken, ""},
+		"CA only a line break":     {testServer, "\n", testToken, "ca.crt is not valid: it must hold at least one certificate in PEM form"},
 		"bad CA":                   {testServer, "x", testToken, "ca.crt is not valid: it must hold at least one certificate in PEM form"},
 		"no token":                 {testServer, ca, "", "token is missing: put the bearer token there"},
 		"token only a line break":  {testServer, ca, "\n", "token is missing: put the bearer token there"},
@@ -760,10 +788,11 @@ func TestFromToken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := &rest.Config{Host: testServer, BearerToken: testToken, TLSClientConfig: rest.TLSClientConfig{CAData: caPEM()}}
+			want := &rest.Config{Host: testServer, BearerToken: testToken, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(c.ca)}}
 			if !reflect.DeepEqual(want, cfg) {
 				t.Errorf("got %v, want %v", cfg, want)
 			}
+			expectVerification(t, cfg)
 			if err := restconfig.Check(cfg, restconfig.Options{}); err != nil {
 				t.Errorf("the result does not pass Check: %v", err)
 			}
@@ -844,8 +873,9 @@ func TestCheck(t *testing.T) {
 			want: "rest.Config.Host is not accepted: only https is accepted; write it as https://host:port"},
 		"user-info": {edit: func(cfg *rest.Config) { cfg.Host = "https://a:b@host" },
 			want: "rest.Config.Host is not accepted: remove the user name and password from the address"},
-		"no CA": {edit: func(cfg *rest.Config) { cfg.CAData = nil },
-			want: "rest.Config.TLSClientConfig.CAData is missing: put the CA certificate of the API server there"},
+		"no CA": {edit: func(cfg *rest.Config) { cfg.CAData = nil }},
+		"bad CA": {edit: func(cfg *rest.Config) { cfg.CAData = []byte("x") },
+			want: "rest.Config.TLSClientConfig.CAData is not valid: it must hold at least one certificate in PEM form"},
 		"no credential": {edit: func(cfg *rest.Config) { cfg.BearerToken = "" },
 			want: "rest.Config.BearerToken is missing: give a token, or a client certificate with its key"},
 		"no key": {edit: func(cfg *rest.Config) { cfg.CertData = pair[0] },

@@ -104,8 +104,8 @@ func TestStanzaRefused(t *testing.T) {
 			`users[].user.auth-provider of entry "us" is not accepted: plugins are not run; use a credential resolver, or use token, or client-certificate-data and client-key-data`},
 		"and impersonation": {with(func(u *clientcmdapiv1.AuthInfo) { u.Impersonate = "x" }),
 			`users[].user.as of entry "us" is not accepted: give the credentials of the identity itself`},
-		"without a CA": {both(stanzaIs(fullStanza()), cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil })),
-			`clusters[].cluster.certificate-authority-data of entry "cl" is missing: put the CA certificate of the API server there`},
+		"with a bad CA": {both(stanzaIs(fullStanza()), cluster(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = []byte("x") })),
+			`clusters[].cluster.certificate-authority-data of entry "cl" is not valid: it must hold at least one certificate in PEM form`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

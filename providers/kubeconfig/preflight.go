@@ -260,7 +260,7 @@ func requestProblem(err error) *problem {
 	case errors.As(err, &hostnameErr):
 		p.reason, p.detail = ReasonTLSNameMismatch, "the serving certificate is for other names than the server of the credential"
 	case errors.As(err, &authorityErr):
-		p.reason, p.detail = ReasonTLSUntrusted, "the serving certificate is not signed by the CA of the credential"
+		p.reason, p.detail = ReasonTLSUntrusted, "the serving certificate is not signed by the CA of the credential or, without one, by a public authority"
 	case errors.As(err, &invalidErr) && invalidErr.Reason == x509.Expired:
 		p.reason, p.detail = ReasonTLSUntrusted, "the serving certificate is expired or not yet valid"
 	case errors.As(err, &invalidErr), errors.As(err, &verifyErr):

@@ -51,7 +51,7 @@ func TestRequestProblem(t *testing.T) {
 		{"other names", at(stageTLS, &tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: &x509.Certificate{}, Host: sentinel}}),
 			ReasonTLSNameMismatch, "the serving certificate is for other names than the server of the credential"},
 		{"unknown CA", at(stageTLS, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), ReasonTLSUntrusted,
-			"the serving certificate is not signed by the CA of the credential"},
+			"the serving certificate is not signed by the CA of the credential or, without one, by a public authority"},
 		{"expired", at(stageTLS, &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "2024"}}),
 			ReasonTLSUntrusted, "the serving certificate is expired or not yet valid"},
 		{"not for servers", at(stageTLS, x509.CertificateInvalidError{Reason: x509.IncompatibleUsage}), ReasonTLSUntrusted,
@@ -140,7 +140,13 @@ func TestPreflightFailures(t *testing.T) {
 			_, config := startSpoke(t, healthy)
 			config.CAData = newAuthority(t).pem
 			return config
-		}, ReasonTLSUntrusted, "the serving certificate is not signed by the CA of the credential"},
+		}, ReasonTLSUntrusted, "the serving certificate is not signed by the CA of the credential or, without one, by a public authority"},
+		// Nothing is verified less for want of a CA.
+		{"no CA", func(t *testing.T) *rest.Config {
+			_, config := startSpoke(t, healthy)
+			config.CAData = nil
+			return config
+		}, ReasonTLSUntrusted, "the serving certificate is not signed by the CA of the credential or, without one, by a public authority"},
 		{"other name", certificate(func(c *x509.Certificate) {
 			c.IPAddresses, c.DNSNames = nil, []string{sentinel + ".example.com"}
 		}), ReasonTLSNameMismatch, "the serving certificate is for other names than the server of the credential"},

@@ -37,7 +37,7 @@ const (
 	ReasonNameNotResolved Reason = "NameNotResolved"
 	// ReasonUnreachable: no connection, or one that does not answer in time.
 	ReasonUnreachable Reason = "Unreachable"
-	// ReasonTLSUntrusted: the serving certificate is not signed by the CA of the Secret, or not valid now.
+	// ReasonTLSUntrusted: the serving certificate is not signed by the CA of the Secret or, without one, a public one, or not valid now.
 	ReasonTLSUntrusted Reason = "TLSUntrusted"
 	// ReasonTLSNameMismatch: the serving certificate is for other names.
 	ReasonTLSNameMismatch Reason = "TLSNameMismatch"

@@ -177,8 +177,7 @@ var _ = Describe("Bad input", func() {
 				secret.Annotations[credential.AnnotationCredentialResolver] = credential.ResolverToken
 				return secret
 			},
-			text: "KubeconfigInvalid: credential resolver token: data key ca.crt is missing: " +
-				"put the CA certificate of the API server there",
+			text: "TLSUntrusted: the serving certificate is not signed by the CA of the credential or, without one, by a public authority; " + nextTLS,
 		},
 		failureCase{
 			name: "another Secret for the same cluster",

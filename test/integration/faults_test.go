@@ -88,7 +88,7 @@ var _ = Describe("Faults", func() {
 		failureCase{
 			name:   "another CA",
 			secret: withKubeconfig(func(context.Context) []byte { return token(spokes[0].URL(), hub.CAData()) }),
-			text:   "TLSUntrusted: the serving certificate is not signed by the CA of the credential; " + nextTLS,
+			text:   "TLSUntrusted: the serving certificate is not signed by the CA of the credential or, without one, by a public authority; " + nextTLS,
 		},
 		failureCase{
 			name: "a serving certificate for another name",

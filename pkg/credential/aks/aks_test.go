@@ -249,6 +249,7 @@ func TestBinding(t *testing.T) {
 		"portal":       {func(f *fixture) *corev1.Secret { return azDefault().secret(portal, f.ca) }, nil, ""},
 		"wrong CA":     {func(*fixture) *corev1.Secret { return azDefault().secret(server, otherCA) }, nil, "the server or the CA"},
 		"one CA more":  {func(f *fixture) *corev1.Secret { return azDefault().secret(server, slices.Concat(f.ca, otherCA)) }, nil, "the server or the CA"},
+		"no CA":        {func(*fixture) *corev1.Secret { return azDefault().secret(server, nil) }, nil, "no CA is given"},
 		"wrong host":   {func(f *fixture) *corev1.Secret { return azDefault().secret(hostile.URL, f.ca) }, nil, "no cluster in the subscriptions"},
 		"wrong port": {func(f *fixture) *corev1.Secret {
 			return azDefault().secret("https://prod-1.hcp.westeurope.azmk8s.io:8443", f.ca)
@@ -267,6 +268,7 @@ func TestBinding(t *testing.T) {
 		}, nil, "the server or the CA"},
 		"pinned":         {func(*fixture) *corev1.Secret { return azDefault().secret(hostile.URL, pemOf(hostile.Server)) }, func(*fixture) string { return pin(hostile.URL, pemOf(hostile.Server)) }, ""},
 		"pinned, its CA": {func(*fixture) *corev1.Secret { return azDefault().secret(hostile.URL, otherCA) }, func(*fixture) string { return pin(hostile.URL, pemOf(hostile.Server)) }, "no cluster in the subscriptions"},
+		"pinned, no CA":  {func(*fixture) *corev1.Secret { return azDefault().secret(hostile.URL, nil) }, func(*fixture) string { return pin(hostile.URL, pemOf(hostile.Server)) }, "no cluster in the subscriptions"},
 		"pinned, TLS name": {func(*fixture) *corev1.Secret {
 			return azDefault().secret(hostile.URL, pemOf(hostile.Server), edit("tls-server-name", "evil.example.com"))
 		}, func(*fixture) string { return pin(hostile.URL, pemOf(hostile.Server)) }, "no cluster in the subscriptions"},
@@ -461,6 +463,7 @@ func TestAnswersOfResourceManager(t *testing.T) {
 		"upgrading":    {func(_ *fixture, c *azure.Cluster) { c.ProvisioningState = "Upgrading" }, "none", "", 0},
 		"no Entra ID":  {func(_ *fixture, c *azure.Cluster) { c.WithoutEntra = true }, "invalid", "the cluster does not use Microsoft Entra ID", 0},
 		"kubeconfig":   {func(_ *fixture, c *azure.Cluster) { c.Kubeconfig = []byte(secretValue) }, "mint failed", unusable, 0},
+		"no CA":        {func(_ *fixture, c *azure.Cluster) { c.Kubeconfig = azDefault().secret(server, nil).Data["kubeconfig"] }, "mint failed", unusable, 0},
 		"unauthorized": {status(http.StatusUnauthorized), "mint failed", "the token of the identity is refused", 0},
 		"forbidden":    {func(_ *fixture, c *azure.Cluster) { c.Readers = []string{teamClient} }, "mint failed", "Azure Kubernetes Service Cluster User Role", 0},
 		"missing":      {status(http.StatusNotFound), "invalid", "there is no such cluster", 0},

@@ -188,7 +188,8 @@ func (m resourceManager) endpoint(ctx context.Context, id clusterID, c managedCl
 		return cloud.Endpoint{}, errManager
 	}
 	kubeconfig, err := restconfig.Parse(answer.Kubeconfigs[0].Value, restconfig.Options{Exec: true})
-	if err != nil {
+	// Clusters of AKS have CAs of their own, always.
+	if err != nil || len(kubeconfig.Config.CAData) == 0 {
 		return cloud.Endpoint{}, errManager
 	}
 	if kubeconfig.Exec == nil {

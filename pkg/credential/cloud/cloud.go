@@ -88,30 +88,51 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 type Endpoint struct {
 	// Servers are the addresses of the API server, https://host[:port]; the first is the one to use by default.
 	Servers []string
-	// CA is in PEM form.
+	// CA is what Servers are verified with, in PEM form.
 	CA []byte
+	// PublicServers are further addresses, which have a certificate of a public authority and are verified without CA.
+	PublicServers []string
 }
 
 // ErrOtherEndpoint is a DeniedError: what was given leads elsewhere than to the cluster that it names.
 var ErrOtherEndpoint = credential.Denied(errors.New("the server or the CA is not that of the cluster that the credential is for, as the cloud " +
 	"reports it: correct it, or let the administrator of the hub add it to endpoints.pinned"))
 
-// Binding returns nil if a token may be sent to the server of a config: the cloud reports it, with its CA. The error is
-// ErrOtherEndpoint.
+// ErrNoCA is a DeniedError: what was given has no CA, which is right only at a server with a certificate of a public authority.
+var ErrNoCA = credential.Denied(errors.New("no CA is given, and the server is not one of the cluster that has a certificate of a public " +
+	"authority, as the cloud reports it: put the CA of the cluster into certificate-authority-data, or correct the server"))
+
+// Binding returns nil if a token may be sent to the server of a config: the cloud reports it, with its CA or as one without. The
+// error is ErrOtherEndpoint or ErrNoCA.
 func (e Endpoint) Binding(config *rest.Config) error {
-	if !slices.ContainsFunc(e.Servers, func(server string) bool { return policy.SameServer(server, config.Host) }) ||
-		!policy.SameCA(e.CA, config.CAData) || config.Insecure || config.ServerName != "" {
+	isOneOf := func(servers []string) bool {
+		return slices.ContainsFunc(servers, func(server string) bool { return policy.SameServer(server, config.Host) })
+	}
+	switch {
+	// With another TLS name it would be another server with a certificate of that authority.
+	case config.Insecure, config.ServerName != "":
+		return ErrOtherEndpoint
+	case len(config.CAData) == 0:
+		if !isOneOf(e.PublicServers) {
+			return ErrNoCA
+		}
+	// Also at one of PublicServers: with a CA of the tenant, whoever answers for that name would get the token.
+	case !isOneOf(e.Servers), !policy.SameCA(e.CA, config.CAData):
 		return ErrOtherEndpoint
 	}
 	return nil
 }
 
-// Config is the config for a cluster without a kubeconfig: the first server. The error is a MintError.
+// Config is the config for a cluster without a kubeconfig: the first server, and the first public one if there is no other. The
+// error is a MintError.
 func (e Endpoint) Config() (*rest.Config, error) {
-	if len(e.Servers) == 0 || e.Servers[0] == "" || len(e.CA) == 0 {
-		return nil, credential.MintFailed(errors.New("the cloud reports no endpoint of the cluster, or no CA"))
+	switch {
+	case len(e.Servers) > 0 && e.Servers[0] != "" && len(e.CA) > 0:
+		return &rest.Config{Host: e.Servers[0], TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(e.CA)}}, nil
+	case len(e.Servers) == 0 && len(e.PublicServers) > 0:
+		return &rest.Config{Host: e.PublicServers[0]}, nil
 	}
-	return &rest.Config{Host: e.Servers[0], TLSClientConfig: rest.TLSClientConfig{CAData: slices.Clone(e.CA)}}, nil
+	return nil, credential.MintFailed(errors.New("the cloud reports no endpoint of the cluster, or no CA"))
 }
 
 // WithTokens returns a copy of a config whose requests carry the tokens of a source. One token is minted at once, so that an

@@ -45,34 +45,57 @@ func newCA(t *testing.T) []byte {
 
 func TestBinding(t *testing.T) {
 	ca, other := newCA(t), newCA(t)
-	endpoint := cloud.Endpoint{Servers: []string{"https://a.example.com", "https://192.0.2.1:6443"}, CA: ca}
+	endpoint := cloud.Endpoint{
+		Servers: []string{"https://a.example.com", "https://192.0.2.1:6443"}, CA: ca, PublicServers: []string{"https://c.example.com"},
+	}
+	public := func(edit func(c *rest.Config)) func(c *rest.Config) {
+		return func(c *rest.Config) {
+			c.Host, c.CAData = endpoint.PublicServers[0], nil
+			edit(c)
+		}
+	}
 	cases := map[string]struct {
 		edit func(c *rest.Config)
 		good bool
 	}{
-		"first":            {func(c *rest.Config) { c.Host = "https://a.example.com" }, true},
-		"second":           {func(c *rest.Config) { c.Host = "https://192.0.2.1:6443" }, true},
-		"default port":     {func(c *rest.Config) { c.Host = "https://A.example.com:443/" }, true},
-		"another host":     {func(c *rest.Config) { c.Host = "https://b.example.com" }, false},
-		"another port":     {func(c *rest.Config) { c.Host = "https://a.example.com:6443" }, false},
-		"another path":     {func(c *rest.Config) { c.Host = "https://a.example.com/x" }, false},
-		"http":             {func(c *rest.Config) { c.Host = "http://a.example.com" }, false},
-		"nothing":          {func(c *rest.Config) { c.Host = "" }, false},
-		"another CA":       {func(c *rest.Config) { c.CAData = other }, false},
-		"a CA more":        {func(c *rest.Config) { c.CAData = append(append([]byte{}, ca...), other...) }, false},
-		"no CA":            {func(c *rest.Config) { c.CAData = nil }, false},
-		"no verification":  {func(c *rest.Config) { c.Insecure = true }, false},
-		"another TLS name": {func(c *rest.Config) { c.ServerName = "a.example.com" }, false},
+		"public":                       {public(func(*rest.Config) {}), true},
+		"public, in another form":      {public(func(c *rest.Config) { c.Host = "https://C.Example.COM.:443/" }), true},
+		"public, no bytes of a CA":     {public(func(c *rest.Config) { c.CAData = []byte{} }), true},
+		"public, the CA of the others": {public(func(c *rest.Config) { c.CAData = ca }), false},
+		"public, another CA":           {public(func(c *rest.Config) { c.CAData = other }), false},
+		"public, a strange CA":         {public(func(c *rest.Config) { c.CAData = []byte("x") }), false},
+		"public, another host":         {public(func(c *rest.Config) { c.Host = "https://c.example.com.evil.example.com" }), false},
+		"public, a host below":         {public(func(c *rest.Config) { c.Host = "https://x.c.example.com" }), false},
+		"public, another port":         {public(func(c *rest.Config) { c.Host += ":6443" }), false},
+		"public, another path":         {public(func(c *rest.Config) { c.Host += "/x" }), false},
+		"public, no verification":      {public(func(c *rest.Config) { c.Insecure = true }), false},
+		"public, another TLS name":     {public(func(c *rest.Config) { c.ServerName = "evil.example.com" }), false},
+		"second, no CA":                {public(func(c *rest.Config) { c.Host = endpoint.Servers[1] }), false},
+		"first":                        {func(c *rest.Config) { c.Host = "https://a.example.com" }, true},
+		"second":                       {func(c *rest.Config) { c.Host = "https://192.0.2.1:6443" }, true},
+		"default port":                 {func(c *rest.Config) { c.Host = "https://A.example.com:443/" }, true},
+		"another host":                 {func(c *rest.Config) { c.Host = "https://b.example.com" }, false},
+		"another port":                 {func(c *rest.Config) { c.Host = "https://a.example.com:6443" }, false},
+		"another path":                 {func(c *rest.Config) { c.Host = "https://a.example.com/x" }, false},
+		"http":                         {func(c *rest.Config) { c.Host = "http://a.example.com" }, false},
+		"nothing":                      {func(c *rest.Config) { c.Host = "" }, false},
+		"another CA":                   {func(c *rest.Config) { c.CAData = other }, false},
+		"a CA more":                    {func(c *rest.Config) { c.CAData = append(append([]byte{}, ca...), other...) }, false},
+		"no CA":                        {func(c *rest.Config) { c.CAData = nil }, false},
+		"no verification":              {func(c *rest.Config) { c.Insecure = true }, false},
+		"another TLS name":             {func(c *rest.Config) { c.ServerName = "a.example.com" }, false},
 	}
 	for name, c := range cases {
 		config := &rest.Config{Host: endpoint.Servers[0], TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 		c.edit(config)
-		if err := endpoint.Binding(config); (err == nil) != c.good || err != nil && !errors.Is(err, cloud.ErrOtherEndpoint) {
+		if err := endpoint.Binding(config); (err == nil) != c.good || err != nil && !errors.Is(err, cloud.ErrOtherEndpoint) && !errors.Is(err, cloud.ErrNoCA) {
 			t.Errorf("%s: %v", name, err)
+		} else if errors.Is(err, cloud.ErrNoCA) && (len(config.CAData) > 0 || config.Insecure) {
+			t.Errorf("%s: there is a CA, or no need of one: %v", name, err)
 		}
 	}
-	if !credential.IsDenied(cloud.ErrOtherEndpoint) {
-		t.Error("ErrOtherEndpoint is no DeniedError")
+	if !credential.IsDenied(cloud.ErrOtherEndpoint) || !credential.IsDenied(cloud.ErrNoCA) {
+		t.Error("an error is no DeniedError")
 	}
 	empty := &rest.Config{Host: "https://a.example.com"}
 	if (cloud.Endpoint{Servers: []string{empty.Host}}).Binding(empty) == nil {
@@ -91,7 +114,18 @@ func TestConfig(t *testing.T) {
 	if !bytes.Equal(endpoint.CA, ca) || bytes.Equal(config.CAData, ca) {
 		t.Error("the config shares memory with the endpoint")
 	}
-	for name, endpoint := range map[string]cloud.Endpoint{"nothing": {}, "no server": {CA: ca}, "empty server": {Servers: []string{""}, CA: ca}, "no CA": {Servers: []string{"https://a"}}} {
+	endpoint.PublicServers = []string{"https://c.example.com"}
+	if config, err := endpoint.Config(); err != nil || config.Host != endpoint.Servers[0] {
+		t.Errorf("a public server is used before another: %v, %v", config, err)
+	}
+	public := cloud.Endpoint{PublicServers: endpoint.PublicServers}
+	if config, err := public.Config(); err != nil || config.Host != public.PublicServers[0] || public.Binding(config) != nil {
+		t.Errorf("got %v, %v", config, err)
+	}
+	for name, endpoint := range map[string]cloud.Endpoint{
+		"nothing": {}, "no server": {CA: ca}, "empty server": {Servers: []string{""}, CA: ca}, "no CA": {Servers: []string{"https://a"}},
+		"no CA, and a public server": {Servers: []string{"https://a"}, PublicServers: public.PublicServers},
+	} {
 		if _, err := endpoint.Config(); !credential.IsMintFailed(err) {
 			t.Errorf("%s: %v", name, err)
 		}

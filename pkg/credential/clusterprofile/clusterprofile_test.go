@@ -418,7 +418,6 @@ func TestCluster(t *testing.T) {
 		"no server":    {func(c *clientcmdapiv1.Cluster) { c.Server = "" }, credential.IsInvalid, `status.accessProviders[].cluster.server of entry "google" is missing`},
 		"http":         {func(c *clientcmdapiv1.Cluster) { c.Server = "http://" + canary }, credential.IsInvalid, "cluster.server"},
 		"user-info":    {func(c *clientcmdapiv1.Cluster) { c.Server = "https://u:" + canary + "@x" }, credential.IsInvalid, "cluster.server"},
-		"no CA":        {func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil }, credential.IsInvalid, "cluster.certificate-authority-data"},
 		"strange CA":   {func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = []byte(canary) }, credential.IsInvalid, "cluster.certificate-authority-data"},
 		"file of a CA": {func(c *clientcmdapiv1.Cluster) { c.CertificateAuthority = "/etc/" + canary }, credential.IsInvalid, "cluster.certificate-authority"},
 		"insecure":     {func(c *clientcmdapiv1.Cluster) { c.InsecureSkipTLSVerify = true }, credential.IsInvalid, `cluster.insecure-skip-tls-verify of entry "google" is not accepted: remove it and put the CA`},
@@ -442,6 +441,14 @@ func TestCluster(t *testing.T) {
 		f.profiles["fleet/production"].Status.AccessProviders[0].Cluster.ProxyURL = f.proxies[0]
 		config, err := f.resolve(t)
 		if err != nil || config.Proxy == nil {
+			t.Errorf("%v %v", config, err)
+		}
+	})
+	t.Run("no CA", func(t *testing.T) {
+		f := newFixture(t, providers)
+		f.profiles["fleet/production"].Status.AccessProviders[0].Cluster.CertificateAuthorityData = nil
+		config, err := f.resolve(t)
+		if err != nil || len(config.CAData) > 0 || config.CAFile != "" || config.Insecure || len(f.gke.seen) != 1 {
 			t.Errorf("%v %v", config, err)
 		}
 	})

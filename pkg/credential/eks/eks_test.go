@@ -199,6 +199,7 @@ func elsewhere(secret *corev1.Secret) *corev1.Secret {
 
 // TestEndpoint (threats 9 and 10): a token is made only for the server and the CA that EKS reports, or that are pinned.
 func TestEndpoint(t *testing.T) {
+	const noCA = "no CA is given, and the server is not one of the cluster that has a certificate of a public authority, as the cloud reports it: put the CA of the cluster into certificate-authority-data, or correct the server"
 	const other = "the server or the CA is not that of the cluster that the credential is for, as the cloud reports it: correct it, or let the administrator of the hub add it to endpoints.pinned"
 	args := []string{"--region", region, "eks", "get-token", "--cluster-name", "prod-1"}
 	with := func(edit func(c *clientcmdapiv1.Cluster)) *corev1.Secret {
@@ -216,13 +217,19 @@ func TestEndpoint(t *testing.T) {
 		"another CA":             with(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = newCA() }),
 		"a CA more":              with(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = append(newCA(), ca()...) }),
 		"another TLS name":       with(func(c *clientcmdapiv1.Cluster) { c.TLSServerName = "example.com" }),
+		"no CA":                  with(func(c *clientcmdapiv1.Cluster) { c.CertificateAuthorityData = nil }),
+		"another server, no CA":  with(func(c *clientcmdapiv1.Cluster) { c.Server, c.CertificateAuthorityData = hostile.URL, nil }),
 		"no verification of TLS": with(func(c *clientcmdapiv1.Cluster) { c.InsecureSkipTLSVerify, c.CertificateAuthorityData = true, nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t)
 			h.options.Kubeconfig.InsecureSkipTLSVerify = true
 			config, err := h.resolve(t.Context(), secret)
-			expect(t, err, denied, other)
+			text := other
+			if strings.HasSuffix(name, "no CA") {
+				text = noCA
+			}
+			expect(t, err, denied, text)
 			if config != nil {
 				t.Error("there is a config")
 			}
@@ -241,6 +248,14 @@ func TestEndpoint(t *testing.T) {
 		if calls := h.aws.Operations(); slices.Contains(calls, aws.DescribeCluster) {
 			t.Errorf("EKS was asked although the administrator knows the cluster: %v", calls)
 		}
+	})
+	t.Run("pinned, and no CA", func(t *testing.T) {
+		h := newHub(t)
+		pinned(h, "https://private.example.com", ca())
+		_, err := h.resolve(t.Context(), with(func(c *clientcmdapiv1.Cluster) {
+			c.Server, c.CertificateAuthorityData = "https://private.example.com", nil
+		}))
+		expect(t, err, denied, noCA)
 	})
 	t.Run("pinned with another CA", func(t *testing.T) {
 		h := newHub(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"open-cluster-management.io/import-provider/pkg/credential"
@@ -72,7 +73,6 @@ func TestConformance(t *testing.T) {
 				"other plugin": invalid(func(p *credential.ExecParameters) { p.Plugin = sentinel }),
 				"no server":    invalid(func(p *credential.ExecParameters) { p.Server = "" }),
 				"http":         invalid(func(p *credential.ExecParameters) { p.Server = "http://" + sentinel + ".example.com" }),
-				"no CA":        invalid(func(p *credential.ExecParameters) { p.CertificateAuthorityData = "" }),
 				"bad CA":       invalid(func(p *credential.ExecParameters) { p.CertificateAuthorityData = sentinel }),
 				"no parameter": invalid(func(p *credential.ExecParameters) { p.Parameters = nil }),
 				"two parameters": invalid(func(p *credential.ExecParameters) {
@@ -282,7 +282,7 @@ func TestDocumentEndpoint(t *testing.T) {
 	for _, c := range []struct{ server, ca, want string }{
 		{"", string(testCA()), "data key credential.yaml: exec.server is missing"},
 		{"https://" + sentinel + "@api.example.com", string(testCA()), "data key credential.yaml: exec.server is not accepted"},
-		{server, "", "data key credential.yaml: exec.certificateAuthorityData is missing"},
+		{server, "\n", "data key credential.yaml: exec.certificateAuthorityData is not valid"},
 		{server, sentinel, "data key credential.yaml: exec.certificateAuthorityData is not valid"},
 	} {
 		_, err := f.Resolve(t.Context(), documentRequest(t, credential.ExecParameters{Plugin: pluginName, Server: c.server, CertificateAuthorityData: c.ca}))
@@ -290,6 +290,34 @@ func TestDocumentEndpoint(t *testing.T) {
 	}
 	_, err := f.Resolve(t.Context(), documentRequest(t, credential.ExecParameters{}))
 	expectError(t, err, credential.IsInvalid, "data key credential.yaml: exec.plugin is missing")
+}
+
+// Without a CA the config has none and the plugin is told of none; the hosts of the plugin are what they are.
+func TestNoCA(t *testing.T) {
+	f := newFixture(t, "report")
+	f.plugin.ProvideClusterInfo = true
+	withoutCA := kubeconfigWith(t, &restconfig.Exec{Command: pluginName, APIVersion: v1, Args: []string{"report"}})
+	withoutCA.Config.CAData = nil
+	byStanza, err := f.ResolveStanza(t.Context(), request(t), withoutCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := documentRequest(t, credential.ExecParameters{Plugin: pluginName, Server: server})
+	byDocument, err := f.Resolve(t.Context(), named)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, config := range []*rest.Config{byStanza, byDocument} {
+		if len(config.CAData) > 0 || config.CAFile != "" || config.Insecure || config.Host != server || bearer(t, config) == "" {
+			t.Errorf("the config is %v", config)
+		}
+	}
+	if told := strings.Join(f.report(t, named).Env, " "); !strings.Contains(told, server) || strings.Contains(told, "authority") || strings.Contains(told, "insecure") {
+		t.Errorf("the plugin is told %s", told)
+	}
+	withoutCA.Config.Host = "https://attacker.net"
+	_, err = f.ResolveStanza(t.Context(), request(t), withoutCA)
+	expectError(t, err, credential.IsDenied, "the policy of the hub does not allow its plugin for the host of its server")
 }
 
 // The variables of a stanza would reach the loader of programs (LD_PRELOAD), or the plugin.

@@ -9,8 +9,8 @@
 // A token of Google Cloud works at every cluster, so before one is sent anywhere the Kubernetes Engine API is asked where the
 // cluster is. That costs one request for each import attempt, and a token of its own for the API.
 //
-// Only IP endpoints are served. The DNS endpoint of a cluster has a certificate of a public authority, and package restconfig
-// wants a CA.
+// The IP endpoints of a cluster are verified with its CA. Its DNS endpoint has a certificate of a public authority, so that what
+// leads there has no CA: of that cluster it is since the API reports its name.
 package gke
 
 import (
@@ -98,7 +98,7 @@ func (r *resolver) ResolveStanza(ctx context.Context, req credential.Request, ku
 		if t.cluster == "" {
 			return nil, errUnknownCluster
 		}
-		endpoint, err := r.endpoint(ctx, req, t)
+		endpoint, err := r.endpoint(ctx, req, t, config.Host)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (r *resolver) resolveDocument(ctx context.Context, req credential.Request, 
 	if err := r.allow(req, t); err != nil {
 		return nil, err
 	}
-	endpoint, err := r.endpoint(ctx, req, t)
+	endpoint, err := r.endpoint(ctx, req, t, "")
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,9 @@ const (
 	account  = "importer@team-a-1234.iam.gserviceaccount.com"
 
 	otherEndpoint = "the server or the CA is not that of the cluster"
+	noCA          = "no CA is given"
+
+	dnsEndpoint = "gke-0123456789abcdef-123456789012.europe-west1.gke.goog"
 )
 
 // server is an API server of a cluster. It remembers the Authorization headers of its requests.
@@ -249,6 +253,7 @@ func TestConformance(t *testing.T) {
 		"no data":               newSecret(nil),
 		"other server":          secret(t, other.URL, f.server.ca(), stanza(), nil),
 		"other CA":              secret(t, f.server.URL, []byte(credentialtest.CA), stanza(), nil),
+		"no CA":                 secret(t, f.server.URL, nil, stanza(), nil),
 		"other name":            secret(t, f.server.URL, f.server.ca(), stanza(), rename("renamed-by-somebody")),
 		"flag":                  f.kubeconfig(t, "--account=somebody@example.com"),
 		"other service account": f.kubeconfig(t, "--impersonate_service_account=somebody@other-project.iam.gserviceaccount.com"),
@@ -324,7 +329,7 @@ func TestAccepted(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	f := newFixture(t, hubIdentity())
 	f.Clusters[resource] = gcp.Cluster{
-		CA: []byte(credentialtest.CA), DNSEndpoint: "gke-1234.europe-west1.gke.goog",
+		CA: []byte(credentialtest.CA), DNSEndpoint: dnsEndpoint, DNSOpen: true,
 		Endpoint: "203.0.113.1", ControlPlanePublic: "203.0.113.2", ControlPlanePrivate: "10.0.0.2", PublicEndpoint: "203.0.113.3",
 		PrivateEndpoint: "2001:db8::4",
 	}
@@ -336,16 +341,73 @@ func TestEndpoints(t *testing.T) {
 		"https://203.0.113.1": true, "https://203.0.113.2:443": true, "https://10.0.0.2": true, "https://203.0.113.3/": true,
 		"https://[2001:db8::4]": true, "https://203.0.113.5": false, "https://203.0.113.1:6443": false, "https://203.0.113.1/path": false,
 		// The CA of the cluster is not that of its DNS endpoint.
-		"https://gke-1234.europe-west1.gke.goog": false,
+		"https://" + dnsEndpoint: false,
 	} {
 		_, err := f.resolve(t.Context(), secret(t, address, []byte(credentialtest.CA), stanza(), nil))
 		if accepted != (err == nil) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	if query := f.Requests(gcp.Container)[0]; !strings.Contains(query, "fields=status%2Cendpoint%2CmasterAuth%2FclusterCaCertificate%2C") {
-		t.Errorf("more is asked for than is needed: %s", query)
+	query, err := url.ParseQuery(strings.SplitN(strings.Fields(f.Requests(gcp.Container)[0])[1], "?", 2)[1])
+	if want := "status,endpoint,masterAuth/clusterCaCertificate,privateClusterConfig(privateEndpoint,publicEndpoint)," +
+		"controlPlaneEndpointsConfig(dnsEndpointConfig(endpoint,allowExternalTraffic),ipEndpointsConfig(enabled,privateEndpoint,publicEndpoint))"; err != nil ||
+		query.Get("fields") != want {
+		t.Errorf("asked for %v", query)
 	}
+}
+
+// The DNS endpoint has a certificate of a public authority, so that what leads there has no CA.
+func TestDNSEndpoint(t *testing.T) {
+	f := newFixture(t, hubIdentity())
+	withIP := gcp.Cluster{Endpoint: f.server.address(), CA: f.server.ca(), DNSEndpoint: dnsEndpoint, DNSOpen: true}
+	alone := gcp.Cluster{CA: f.server.ca(), DNSEndpoint: dnsEndpoint, DNSOpen: true}
+	// As gcloud writes it.
+	byStanza := func() *corev1.Secret { return secret(t, "https://"+dnsEndpoint, nil, stanza(), nil) }
+	for name, c := range map[string]struct {
+		cluster gcp.Cluster
+		secret  *corev1.Secret
+		host    string
+	}{
+		"beside IP endpoints":            {withIP, byStanza(), "https://" + dnsEndpoint},
+		"in another form":                {withIP, secret(t, "https://"+strings.ToUpper(dnsEndpoint)+":443/", nil, stanza(), nil), "https://" + strings.ToUpper(dnsEndpoint) + ":443/"},
+		"alone":                          {alone, byStanza(), "https://" + dnsEndpoint},
+		"alone, by name":                 {alone, document(fields), "https://" + dnsEndpoint},
+		"alone, no CA is reported":       {gcp.Cluster{DNSEndpoint: dnsEndpoint, DNSOpen: true}, document(fields), "https://" + dnsEndpoint},
+		"alone, as the one endpoint too": {gcp.Cluster{Endpoint: dnsEndpoint, DNSEndpoint: dnsEndpoint, DNSOpen: true}, document(fields), "https://" + dnsEndpoint},
+		"IP endpoints that are closed": {gcp.Cluster{
+			Endpoint: f.server.address(), ControlPlanePublic: "203.0.113.2", PrivateEndpoint: "10.0.0.2", IPClosed: true,
+			CA: f.server.ca(), DNSEndpoint: dnsEndpoint, DNSOpen: true,
+		}, document(fields), "https://" + dnsEndpoint},
+		"IP endpoints, by name": {withIP, document(fields), f.server.URL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Clusters[resource] = c.cluster
+			config, err := f.resolve(t.Context(), c.secret)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != c.host || (len(config.CAData) > 0) != (c.host == f.server.URL) || config.Insecure || config.CAFile != "" || config.ServerName != "" {
+				t.Errorf("the config is %v", config)
+			}
+			token, err := credentialtest.SentToken(t.Context(), config)
+			if err != nil || f.AccountOf("Bearer "+token) != gcp.HubAccount {
+				t.Errorf("the token is of %q, %v", f.AccountOf("Bearer "+token), err)
+			}
+		})
+	}
+	t.Run("closed", func(t *testing.T) {
+		f.Clusters[resource] = gcp.Cluster{Endpoint: f.server.address(), CA: f.server.ca(), DNSEndpoint: dnsEndpoint}
+		_, err := f.resolve(t.Context(), byStanza())
+		expect(t, err, credential.IsMintFailed, "the DNS endpoint of the cluster takes no traffic from outside")
+		if config, err := f.resolve(t.Context(), f.kubeconfig(t)); err != nil || config.Host != f.server.URL {
+			t.Errorf("the IP endpoint beside it: %v %v", config, err)
+		}
+	})
+	t.Run("all closed", func(t *testing.T) {
+		f.Clusters[resource] = gcp.Cluster{Endpoint: f.server.address(), CA: f.server.ca(), IPClosed: true, DNSEndpoint: dnsEndpoint}
+		_, err := f.resolve(t.Context(), document(fields))
+		expect(t, err, credential.IsMintFailed, "has neither an IP endpoint nor a DNS endpoint that takes traffic from outside")
+	})
 }
 
 // Threat 10: the token goes to no host but the one that the cloud reports.
@@ -358,6 +420,7 @@ func TestOtherEndpoint(t *testing.T) {
 			config["clusters"].([]any)[0].(map[string]any)["cluster"].(map[string]any)[key] = value
 		}
 	}
+	f.Clusters[resource] = gcp.Cluster{Endpoint: f.server.address(), CA: f.server.ca(), DNSEndpoint: dnsEndpoint, DNSOpen: true}
 	cases := map[string]*corev1.Secret{
 		"host":            secret(t, hostile.URL, f.server.ca(), stanza(), nil),
 		"host and CA":     secret(t, hostile.URL, []byte(credentialtest.CA), stanza(), nil),
@@ -365,11 +428,28 @@ func TestOtherEndpoint(t *testing.T) {
 		"one more CA":     secret(t, f.server.URL, append(f.server.ca(), credentialtest.CA...), stanza(), nil),
 		"tls-server-name": secret(t, f.server.URL, f.server.ca(), stanza(), set("tls-server-name", "hostile.example.com")),
 		"another cluster": secret(t, f.server.URL, f.server.ca(), stanza("--project="+project, "--location="+location, "--cluster=other"), nil),
+		// Whose DNS it is decides who answers for that name: with a CA of the tenant, that one would get the token.
+		"DNS endpoint, CA of the tenant":  secret(t, "https://"+dnsEndpoint, hostile.ca(), stanza(), nil),
+		"DNS endpoint, CA of the cluster": secret(t, "https://"+dnsEndpoint, f.server.ca(), stanza(), nil),
+		"DNS endpoint, tls-server-name":   secret(t, "https://"+dnsEndpoint, nil, stanza(), set("tls-server-name", "hostile.example.com")),
+		// Without a CA any server with a certificate of a public authority would do.
+		"no CA":                       secret(t, f.server.URL, nil, stanza(), nil),
+		"no CA, hostile":              secret(t, hostile.URL, nil, stanza(), nil),
+		"no CA, DNS of another":       secret(t, "https://gke-f"+dnsEndpoint[len("gke-0"):], nil, stanza(), nil),
+		"no CA, longer name":          secret(t, "https://"+dnsEndpoint+".example.com", nil, stanza(), nil),
+		"no CA, name below":           secret(t, "https://x."+dnsEndpoint, nil, stanza(), nil),
+		"no CA, another port":         secret(t, "https://"+dnsEndpoint+":8443", nil, stanza(), nil),
+		"no CA, path":                 secret(t, "https://"+dnsEndpoint+"/path", nil, stanza(), nil),
+		"no CA, DNS of other cluster": secret(t, "https://"+dnsEndpoint, nil, stanza("--project="+project, "--location="+location, "--cluster=other"), nil),
 	}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		t.Run(name, func(t *testing.T) {
 			config, err := f.resolve(t.Context(), cases[name])
-			expect(t, err, credential.IsDenied, otherEndpoint)
+			text := otherEndpoint
+			if strings.HasPrefix(name, "no CA") {
+				text = noCA
+			}
+			expect(t, err, credential.IsDenied, text)
 			if config != nil {
 				t.Error("there is a config")
 			}
@@ -409,8 +489,10 @@ func TestPinned(t *testing.T) {
 	if asked := f.Requests(gcp.Container); len(asked) > 0 {
 		t.Errorf("the API was asked: %v", asked)
 	}
-	_, err = f.resolve(t.Context(), secret(t, f.server.URL, []byte(credentialtest.CA), stanza(), rename("mine")))
-	expect(t, err, credential.IsInvalid, "which cluster the kubeconfig is for is not known")
+	for _, ca := range [][]byte{[]byte(credentialtest.CA), nil} {
+		_, err = f.resolve(t.Context(), secret(t, f.server.URL, ca, stanza(), rename("mine")))
+		expect(t, err, credential.IsInvalid, "which cluster the kubeconfig is for is not known")
+	}
 	// With another name, it may be another server with a certificate of the CA.
 	_, err = f.resolve(t.Context(), secret(t, f.server.URL, f.server.ca(), stanza(), func(config map[string]any) {
 		config["clusters"].([]any)[0].(map[string]any)["cluster"].(map[string]any)["tls-server-name"] = "other.example.com"
@@ -679,7 +761,9 @@ func TestFailures(t *testing.T) {
 		{"being deleted", gcp.Container, write(`{"status":"STOPPING"}`), credential.IsMintFailed, "the cluster is being deleted"},
 		{"in error", gcp.Container, write(`{"status":"ERROR"}`), credential.IsMintFailed, "the cluster is in a state of error"},
 		{"in a new state", gcp.Container, write(`{"status":"` + gcp.Canary + `"}`), credential.IsMintFailed, "the cluster is in a state of error"},
-		{"no IP endpoint", gcp.Container, write(`{"status":"RUNNING","endpoint":"gke.example.com"}`), credential.IsMintFailed, "has no IP endpoint"},
+		{"no endpoint", gcp.Container, write(`{"status":"RUNNING","endpoint":"gke.example.com"}`), credential.IsMintFailed, "has neither an IP endpoint"},
+		{"no DNS endpoint", gcp.Container, write(`{"status":"RUNNING","controlPlaneEndpointsConfig":{"dnsEndpointConfig":{"allowExternalTraffic":true}}}`),
+			credential.IsMintFailed, "has neither an IP endpoint"},
 		{"no CA", gcp.Container, write(`{"status":"RUNNING",` + known + `"}}`), credential.IsMintFailed, "reports no CA of the cluster"},
 		{"strange CA", gcp.Container, write(`{"status":"RUNNING",` + known + `%%%"}}`), credential.IsMintFailed, "reports no CA of the cluster"},
 	}

@@ -45,7 +45,7 @@ const (
 
 	// clusterFields are all that is asked for. A whole cluster is large, and an old one has a client key in it.
 	clusterFields = "status,endpoint,masterAuth/clusterCaCertificate,privateClusterConfig(privateEndpoint,publicEndpoint)," +
-		"controlPlaneEndpointsConfig/ipEndpointsConfig(privateEndpoint,publicEndpoint)"
+		"controlPlaneEndpointsConfig(dnsEndpointConfig(endpoint,allowExternalTraffic),ipEndpointsConfig(enabled,privateEndpoint,publicEndpoint))"
 )
 
 // newMetadataClient returns a client for the metadata server alone, which no proxy stands in front of. It is where the platform
@@ -127,7 +127,16 @@ type clusterAnswer struct {
 	} `json:"masterAuth"`
 	Private      addresses `json:"privateClusterConfig"`
 	ControlPlane struct {
-		IP addresses `json:"ipEndpointsConfig"`
+		DNS struct {
+			Endpoint string `json:"endpoint"`
+			// Open says whether it is for others than services of Google Cloud. The endpoint is reported in either case.
+			Open bool `json:"allowExternalTraffic"`
+		} `json:"dnsEndpointConfig"`
+		IP struct {
+			addresses
+			// Enabled is absent where there is no choice: then they are.
+			Enabled *bool `json:"enabled"`
+		} `json:"ipEndpointsConfig"`
 	} `json:"controlPlaneEndpointsConfig"`
 }
 
@@ -136,8 +145,9 @@ type addresses struct {
 	Public  string `json:"publicEndpoint"`
 }
 
-// endpoint asks the Kubernetes Engine API where the cluster is. The token goes to the API alone.
-func (r *resolver) endpoint(ctx context.Context, req credential.Request, t target) (cloud.Endpoint, error) {
+// endpoint asks the Kubernetes Engine API where the cluster is. The token goes to the API alone. server is where the kubeconfig
+// leads to, if there is one.
+func (r *resolver) endpoint(ctx context.Context, req credential.Request, t target, server string) (cloud.Endpoint, error) {
 	base, _ := r.services()
 	token, err := r.tokens(req, &rest.Config{Host: base}, t).Token(ctx)
 	if err != nil {
@@ -168,29 +178,43 @@ func (r *resolver) endpoint(ctx context.Context, req credential.Request, t targe
 	default:
 		return cloud.Endpoint{}, credential.MintFailed(errors.New("the cluster is in a state of error: repair it in Google Cloud"))
 	}
-	return answer.where()
+	return answer.where(server)
 }
 
-// where is the endpoint of a cluster. Its DNS endpoint is left out since the CA does not sign that one's certificate.
-func (a *clusterAnswer) where() (cloud.Endpoint, error) {
-	var servers []string
-	for _, address := range []string{
-		a.Endpoint, a.ControlPlane.IP.Public, a.ControlPlane.IP.Private, a.Private.Public, a.Private.Private,
-	} {
-		if server := serverOf(address); server != "" && !slices.Contains(servers, server) {
-			servers = append(servers, server)
+// where is the endpoint of a cluster: the IP addresses with its CA, and the DNS name, whose certificate is Google's.
+func (a *clusterAnswer) where(server string) (cloud.Endpoint, error) {
+	var endpoint cloud.Endpoint
+	if dns := a.ControlPlane.DNS; dns.Endpoint != "" {
+		switch public := "https://" + dns.Endpoint; {
+		case dns.Open:
+			endpoint.PublicServers = []string{public}
+		case policy.SameServer(public, server):
+			return cloud.Endpoint{}, credential.MintFailed(errors.New("the DNS endpoint of the cluster takes no traffic from outside of Google " +
+				"Cloud's services: let the administrator of the cluster allow it, or use a kubeconfig for an IP endpoint"))
 		}
 	}
-	if len(servers) == 0 {
-		return cloud.Endpoint{}, credential.MintFailed(errors.New("the control plane of the cluster has no IP endpoint, and its DNS endpoint " +
-			"is not served here: enable its IP endpoint"))
+	if enabled := a.ControlPlane.IP.Enabled; enabled == nil || *enabled {
+		for _, address := range []string{
+			a.Endpoint, a.ControlPlane.IP.Public, a.ControlPlane.IP.Private, a.Private.Public, a.Private.Private,
+		} {
+			if server := serverOf(address); server != "" && !slices.Contains(endpoint.Servers, server) {
+				endpoint.Servers = append(endpoint.Servers, server)
+			}
+		}
 	}
-	ca, err := base64.StdEncoding.DecodeString(a.MasterAuth.CA)
-	if err != nil || !policy.SameCA(ca, ca) {
-		return cloud.Endpoint{}, credential.MintFailed(errors.New("the Kubernetes Engine API reports no CA of the cluster: let the " +
-			"administrator of the cluster check it"))
+	switch {
+	case len(endpoint.Servers) > 0:
+		ca, err := base64.StdEncoding.DecodeString(a.MasterAuth.CA)
+		if err != nil || !policy.SameCA(ca, ca) {
+			return cloud.Endpoint{}, credential.MintFailed(errors.New("the Kubernetes Engine API reports no CA of the cluster: let the " +
+				"administrator of the cluster check it"))
+		}
+		endpoint.CA = ca
+	case len(endpoint.PublicServers) == 0:
+		return cloud.Endpoint{}, credential.MintFailed(errors.New("the control plane of the cluster has neither an IP endpoint nor a DNS " +
+			"endpoint that takes traffic from outside of Google Cloud's services: let the administrator of the cluster enable one"))
 	}
-	return cloud.Endpoint{Servers: servers, CA: ca}, nil
+	return endpoint, nil
 }
 
 // serverOf is the address of a server at an IP address, with a port where that is not 443; "" if it is none.

@@ -48,6 +48,8 @@ type Cluster struct {
 	Status string
 	// Endpoint and the others are addresses, with a port where it isn't 443.
 	Endpoint, PrivateEndpoint, PublicEndpoint, ControlPlanePrivate, ControlPlanePublic, DNSEndpoint string
+	// DNSOpen is allowExternalTraffic of the DNS endpoint. IPClosed is that the IP endpoints are not enabled; they are reported all the same.
+	DNSOpen, IPClosed bool
 	// CA is in PEM form.
 	CA []byte
 	// Viewers are the service accounts that may see it. Default: all.
@@ -212,9 +214,9 @@ func (c *Cloud) serveCluster(w http.ResponseWriter, req *http.Request) {
 				"privateEndpoint": cluster.PrivateEndpoint, "publicEndpoint": cluster.PublicEndpoint, "peeringName": Canary,
 			},
 			"controlPlaneEndpointsConfig": map[string]any{
-				"dnsEndpointConfig": map[string]any{"endpoint": cluster.DNSEndpoint},
+				"dnsEndpointConfig": map[string]any{"endpoint": cluster.DNSEndpoint, "allowExternalTraffic": cluster.DNSOpen},
 				"ipEndpointsConfig": map[string]any{
-					"enabled": true, "privateEndpoint": cluster.ControlPlanePrivate, "publicEndpoint": cluster.ControlPlanePublic,
+					"enabled": !cluster.IPClosed, "privateEndpoint": cluster.ControlPlanePrivate, "publicEndpoint": cluster.ControlPlanePublic,
 				},
 			},
 		})
