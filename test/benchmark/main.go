@@ -75,7 +75,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		err = os.RemoveAll(dir)
 	}()
-	b := &bench{options: o, dir: dir}
+	b := &bench{options: o, dir: dir, ours: side{name: "ours"}, upstream: side{name: "upstream"}}
 	defer func() { err = errors.Join(err, b.stop()) }()
 	for _, s := range []struct {
 		name string
@@ -84,7 +84,7 @@ func run(ctx context.Context, o options) (err error) {
 		if o.only != "" && o.only != s.name {
 			continue
 		}
-		if s.name != scenarioCredentials && b.ours == nil {
+		if s.name != scenarioCredentials && b.ours.Hub == nil {
 			if err := b.start(ctx); err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ type bench struct {
 	options
 	dir             string
 	controlPlaneBin string
-	ours, upstream  *side
+	ours, upstream  side
 	report          report
 	round           int
 }
@@ -126,19 +126,13 @@ func (b *bench) start(ctx context.Context) error {
 	}
 	progress("starting two hubs")
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() (err error) {
-		b.ours, err = startOurs(ctx, b.dir, b.controlPlaneBin, agentBin, b.binDir)
-		return err
-	})
-	g.Go(func() (err error) {
-		b.upstream, err = startUpstream(ctx, b.dir, b.controlPlaneBin, agentBin)
-		return err
-	})
+	g.Go(func() error { return b.startOurs(ctx, agentBin) })
+	g.Go(func() error { return b.startUpstream(ctx, agentBin) })
 	return g.Wait()
 }
 
 func (b *bench) stop() error {
-	return errors.Join(b.ours.stop(), b.upstream.stop())
+	return errors.Join(b.ours.Stop(), b.upstream.Stop())
 }
 
 func progress(format string, args ...any) {

@@ -10,9 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
-	clusterv1 "open-cluster-management.io/api/cluster/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/import-provider/test/harness"
 )
@@ -20,6 +18,8 @@ import (
 const (
 	goalAlone    = 0.25
 	goalSlowdown = 1.1
+	// importLimit is far above what the slowest import takes. Beyond it something does not work.
+	importLimit = 3 * time.Minute
 	// extraAlone and extraHung are further rounds of the scenarios with goals. With the hung cluster they make an even
 	// number, so that either order comes as often.
 	extraAlone, extraHung = 2, 1
@@ -65,22 +65,20 @@ func (b *bench) importsTo(ctx context.Context, s *side, spokes []*harness.Contro
 			return result{}, err
 		}
 		defer server.stop()
-		if err := s.credential(ctx, name, harness.TokenKubeconfig(server.url(), s.hub.CAData(), "token")); err != nil {
+		if err := s.CreateCredential(ctx, name, harness.TokenKubeconfig(server.url(), s.CAData(), "token")); err != nil {
 			return result{}, err
 		}
 		all = append(all, name)
 	}
 	for i, spoke := range spokes {
 		name := fmt.Sprintf("r%02d-c%02d", b.round, i)
-		if err := s.credential(ctx, name, spoke.Kubeconfig()); err != nil {
+		if err := s.CreateCredential(ctx, name, spoke.Kubeconfig()); err != nil {
 			return result{}, err
 		}
 		healthy = append(healthy, name)
 	}
 	all = append(all, healthy...)
-	imported, err := s.watch(ctx, func(c *clusterv1.ManagedCluster) bool {
-		return meta.IsStatusConditionTrue(c.Status.Conditions, conditionImported)
-	})
+	imported, err := s.watch(ctx)
 	if err != nil {
 		return result{}, err
 	}
@@ -97,7 +95,7 @@ func (b *bench) importsTo(ctx context.Context, s *side, spokes []*harness.Contro
 	created := map[string]time.Time{}
 	for _, name := range all {
 		created[name] = time.Now()
-		if err := s.create(ctx, name); err != nil {
+		if err := s.CreateCluster(ctx, name); err != nil {
 			return result{}, err
 		}
 	}
@@ -133,7 +131,8 @@ func (b *bench) importsTo(ctx context.Context, s *side, spokes []*harness.Contro
 	}
 	slices.Sort(r.durations)
 	if hung {
-		return r, s.forget(ctx, all[0])
+		// Out of the importer's sight.
+		return r, s.Clusters.Delete(ctx, all[0], metav1.DeleteOptions{})
 	}
 	return r, nil
 }
@@ -165,7 +164,7 @@ func (b *bench) alone(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := pair(round, one(b.ours, &ours), one(b.upstream, &upstream)); err != nil {
+		if err := pair(round, one(&b.ours, &ours), one(&b.upstream, &upstream)); err != nil {
 			return err
 		}
 	}
@@ -193,7 +192,7 @@ func (b *bench) ten(ctx context.Context) error {
 				return nil
 			}
 		}
-		if err := pair(round, one(b.ours, &ours), one(b.upstream, &upstream)); err != nil {
+		if err := pair(round, one(&b.ours, &ours), one(&b.upstream, &upstream)); err != nil {
 			return err
 		}
 	}
@@ -238,7 +237,7 @@ func (b *bench) oneHung(ctx context.Context) error {
 	for round := range rounds {
 		one := func(hung bool, results *[]result) func() error {
 			return func() error {
-				r, err := b.imports(ctx, b.ours, healthy, hung, b.limit(hung))
+				r, err := b.imports(ctx, &b.ours, healthy, hung, b.limit(hung))
 				if err != nil {
 					return err
 				}
@@ -253,7 +252,7 @@ func (b *bench) oneHung(ctx context.Context) error {
 		}
 	}
 	progress("%s: upstream: waiting up to %s", scenarioOneHung, b.hungLimit)
-	upstream, err := b.imports(ctx, b.upstream, healthy, true, b.hungLimit)
+	upstream, err := b.imports(ctx, &b.upstream, healthy, true, b.hungLimit)
 	if err != nil {
 		return err
 	}

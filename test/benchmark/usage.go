@@ -40,7 +40,7 @@ func (u usage) minus(before usage) usage {
 func (s *side) usage(ctx context.Context) (usage, error) {
 	var u usage
 	var err error
-	if u.hubRequests, err = requests(ctx, s.hub, func(labels string) bool {
+	if u.hubRequests, err = requests(ctx, s.ControlPlane, func(labels string) bool {
 		return !isWatch(labels) && !strings.Contains(labels, `,resource="leases"`)
 	}); err != nil {
 		return u, err

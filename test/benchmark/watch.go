@@ -8,29 +8,31 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
+
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
-// watcher sees when ManagedClusters fulfil a condition, by a watch: a poll would round the times up.
+// watcher sees when ManagedClusters are imported, by a watch: a poll would round the times up.
 type watcher struct {
 	watch watch.Interface
-	done  func(*clusterv1.ManagedCluster) bool
 	seen  map[string]time.Time
 }
 
-func (s *side) watch(ctx context.Context, done func(*clusterv1.ManagedCluster) bool) (*watcher, error) {
-	list, err := s.clusters.List(ctx, metav1.ListOptions{Limit: 1})
+func (s *side) watch(ctx context.Context) (*watcher, error) {
+	list, err := s.Clusters.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.clusters.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	w, err := s.Clusters.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		return nil, err
 	}
-	return &watcher{watch: w, done: done, seen: map[string]time.Time{}}, nil
+	return &watcher{watch: w, seen: map[string]time.Time{}}, nil
 }
 
 func (w *watcher) stop() { w.watch.Stop() }
@@ -56,7 +58,7 @@ func (w *watcher) wait(ctx context.Context, names []string) (map[string]time.Tim
 				return nil, errors.New("the watch of ManagedClusters broke off")
 			}
 			cluster, ok := event.Object.(*clusterv1.ManagedCluster)
-			if !ok || !w.done(cluster) {
+			if !ok || !meta.IsStatusConditionTrue(cluster.Status.Conditions, importhub.ConditionImported) {
 				continue
 			}
 			if _, again := w.seen[cluster.Name]; !again {

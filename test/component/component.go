@@ -74,7 +74,7 @@ func Install(ctx context.Context, plane *harness.ControlPlane, binDir, folder st
 type Options struct {
 	// BinDir holds the binary. Required.
 	BinDir string
-	// Kubeconfig is the path of a kubeconfig of the hub. Required: see ServiceAccountKubeconfig.
+	// Kubeconfig is the path of a kubeconfig of the hub. Required: see InstallImportController.
 	Kubeconfig string
 	// Args are further flags.
 	Args []string
@@ -120,6 +120,14 @@ func ServiceAccountKubeconfig(ctx context.Context, hub *harness.ControlPlane, pa
 		return fmt.Errorf("writing a kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// InstallImportController applies manifests/import-controller and writes a kubeconfig of its ServiceAccount to path.
+func InstallImportController(ctx context.Context, hub *harness.ControlPlane, binDir, path string) error {
+	if err := Install(ctx, hub, binDir, "import-controller"); err != nil {
+		return err
+	}
+	return ServiceAccountKubeconfig(ctx, hub, path, Namespace, ServiceAccount)
 }
 
 // Start starts import-controller and returns once it is ready. The context bounds the start alone.

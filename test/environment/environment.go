@@ -22,6 +22,7 @@ import (
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/harness"
+	"open-cluster-management.io/import-provider/test/importhub"
 	"open-cluster-management.io/import-provider/test/ocmhub"
 	"open-cluster-management.io/import-provider/test/podrunner"
 )
@@ -66,9 +67,6 @@ func New(ctx context.Context, dir string, progress io.Writer) (*Environment, err
 // Kubectl is the path of kubectl.
 func (e *Environment) Kubectl() (string, error) { return binaries.Kubectl(e.controlPlaneBin) }
 
-// Log is the path of the log of one process.
-func (e *Environment) Log(name string) string { return filepath.Join(e.Dir, name+".log") }
-
 func (e *Environment) onStop(stop func() error) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
@@ -87,34 +85,25 @@ func (e *Environment) Stop() error {
 	return errors.Join(errs...)
 }
 
-func (e *Environment) startControlPlane(ctx context.Context, name string) (*harness.ControlPlane, error) {
-	plane, err := harness.Start(ctx, harness.Options{
-		Name: name, ControllerManager: true, BinDir: e.controlPlaneBin, LogDir: e.Dir,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("starting the control plane of %s: %w", name, err)
-	}
-	e.onStop(plane.Stop)
-	return plane, nil
+func (e *Environment) controlPlane(name string) harness.Options {
+	return harness.Options{Name: name, ControllerManager: true, BinDir: e.controlPlaneBin, LogDir: e.Dir}
 }
 
 // Hub is a hub whose registration controller and importer the caller starts, by one of two ways.
 type Hub struct {
-	*harness.ControlPlane
+	*importhub.Hub
 	environment *Environment
 	name        string
 }
 
 // StartHub starts a control plane and installs OCM on it, without any controller.
 func (e *Environment) StartHub(ctx context.Context, name string) (*Hub, error) {
-	plane, err := e.startControlPlane(ctx, name)
+	hub, err := importhub.Start(ctx, importhub.Options{ControlPlane: e.controlPlane(name), Dir: e.Dir})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	if err := ocmhub.Install(ctx, plane.Config(), ocmhub.InstallOptions{APIServerURL: plane.URL(), CAData: plane.CAData()}); err != nil {
-		return nil, fmt.Errorf("installing OCM on %s: %w", name, err)
-	}
-	return &Hub{ControlPlane: plane, environment: e, name: name}, nil
+	e.onStop(hub.Stop)
+	return &Hub{Hub: hub, environment: e, name: name}, nil
 }
 
 // StartRegistration starts OCM's own registration controller, with its own importer on when the gate is named. It lets
@@ -129,7 +118,7 @@ func (h *Hub) StartManualRegistration(ctx context.Context) error {
 }
 
 func (h *Hub) startOCM(ctx context.Context, autoApprove bool, featureGates []string) error {
-	_, err := h.startRegistration(ctx, ocmhub.ControllerOptions{
+	_, err := h.Hub.StartRegistration(ctx, ocmhub.ControllerOptions{
 		BinDir: h.environment.agentBin, FeatureGates: featureGates, AutoApprove: autoApprove,
 		Args: []string{"--import-renderers=render-auto"},
 	})
@@ -147,7 +136,7 @@ func (h *Hub) StartDropIn(ctx context.Context, featureGates ...string) (*ocmhub.
 	if err := component.WritePolicy(policyFile, component.LoopbackPolicy); err != nil {
 		return nil, err
 	}
-	return h.startRegistration(ctx, ocmhub.ControllerOptions{
+	return h.Hub.StartRegistration(ctx, ocmhub.ControllerOptions{
 		Env:          []string{"IMPORT_POLICY_FILE=" + policyFile},
 		Command:      []string{filepath.Join(h.environment.componentBin, "registration"), "controller"},
 		FeatureGates: featureGates,
@@ -155,45 +144,13 @@ func (h *Hub) StartDropIn(ctx context.Context, featureGates ...string) (*ocmhub.
 	})
 }
 
-func (h *Hub) startRegistration(ctx context.Context, o ocmhub.ControllerOptions) (*ocmhub.Process, error) {
-	o.Kubeconfig = filepath.Join(h.environment.Dir, h.name+"-registration.kubeconfig")
-	if err := component.ServiceAccountKubeconfig(
-		ctx, h.ControlPlane, o.Kubeconfig, ocmhub.HubNamespace, ocmhub.ControllerServiceAccount); err != nil {
-		return nil, err
-	}
-	o.LogFile = h.environment.Log(h.name + "-registration")
-	controller, err := ocmhub.StartController(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("starting the registration controller: %w", err)
-	}
-	h.environment.onStop(controller.Stop)
-	return controller, nil
-}
-
 // StartImportController installs and starts the import controller beside OCM's registration controller.
 func (h *Hub) StartImportController(ctx context.Context, args ...string) error {
-	if err := component.Install(ctx, h.ControlPlane, h.environment.controlPlaneBin, "import-controller"); err != nil {
+	if err := h.InstallImportController(ctx); err != nil {
 		return err
 	}
-	kubeconfig := filepath.Join(h.environment.Dir, h.name+"-import-controller.kubeconfig")
-	if err := component.ServiceAccountKubeconfig(
-		ctx, h.ControlPlane, kubeconfig, component.Namespace, component.ServiceAccount); err != nil {
-		return err
-	}
-	controller, err := component.Start(ctx, component.Options{
-		BinDir: h.environment.componentBin, Kubeconfig: kubeconfig, Args: args,
-		LogFile: h.environment.Log(h.name + "-import-controller"),
-	})
-	if err != nil {
-		return err
-	}
-	h.environment.onStop(func() error {
-		if !controller.Stop() {
-			return errors.New("the import controller did not end by itself")
-		}
-		return nil
-	})
-	return nil
+	_, err := h.Hub.StartImportController(ctx, component.Options{BinDir: h.environment.componentBin, Args: args})
+	return err
 }
 
 // Cluster is a cluster that exists already: a control plane and a node, nothing of OCM.
@@ -204,10 +161,11 @@ type Cluster struct {
 
 // StartCluster starts a control plane and a node.
 func (e *Environment) StartCluster(ctx context.Context, name string) (*Cluster, error) {
-	plane, err := e.startControlPlane(ctx, name)
+	plane, err := harness.Start(ctx, e.controlPlane(name))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("starting the control plane of %s: %w", name, err)
 	}
+	e.onStop(plane.Stop)
 	runner, err := podrunner.Start(ctx, podrunner.Options{
 		Config: plane.Config(), CAData: plane.CAData(), BinDir: e.agentBin,
 		Dir: filepath.Join(e.Dir, name+"-node"), Logger: logr.Discard(),

@@ -114,10 +114,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	hubClusters, err = clusterclientset.NewForConfig(hub.Config())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ocmhub.Install(ctx, hub.Config(), ocmhub.InstallOptions{APIServerURL: hub.URL(), CAData: hub.CAData()})).To(Succeed())
-	Expect(component.Install(ctx, hub, controlPlaneBinaries, "import-controller")).To(Succeed())
 	Expect(ocmhub.SetClusterImporterGate(ctx, hub.Config(), true)).To(Succeed())
 	controllerKubeconfig = filepath.Join(workDir, "kubeconfig")
-	Expect(component.ServiceAccountKubeconfig(ctx, hub, controllerKubeconfig, component.Namespace, component.ServiceAccount)).To(Succeed())
+	Expect(component.InstallImportController(ctx, hub, controlPlaneBinaries, controllerKubeconfig)).To(Succeed())
 
 	historyCtx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)

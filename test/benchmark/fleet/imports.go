@@ -27,6 +27,7 @@ import (
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/fleet"
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
 const (
@@ -155,11 +156,11 @@ func (b *bench) oneSide(ctx context.Context, size, dead int, upstream bool) (r r
 	defer clusters.Stop()
 	var h *hub
 	if upstream {
-		h, err = b.startUpstream(ctx, clusters.Fleet)
+		h, err = b.startUpstream(ctx)
 	} else {
 		h, err = b.startOurs(ctx)
 	}
-	defer func() { err = errors.Join(err, h.stop()) }()
+	defer func() { err = errors.Join(err, h.Stop()) }()
 	if err != nil {
 		return r, err
 	}
@@ -179,14 +180,14 @@ type importRun struct {
 
 func (r *importRun) do(ctx context.Context) error {
 	limit := r.bench.limit
-	if r.hub.upstream && r.result.dead > 0 {
+	if r.hub.Upstream && r.result.dead > 0 {
 		limit = r.bench.peerLimit
 	}
 	all := slices.Concat(r.spokes.healthy, r.spokes.dead)
 	// The same order in every run, with the dead ones anywhere.
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // no secret
 	if err := forEach(ctx, all, func(ctx context.Context, cluster *fleet.Cluster) error {
-		return r.hub.createCredential(ctx, cluster.Name(), cluster.Kubeconfig())
+		return r.hub.CreateCredential(ctx, cluster.Name(), cluster.Kubeconfig())
 	}); err != nil {
 		return fmt.Errorf("creating Secrets: %w", err)
 	}
@@ -222,7 +223,7 @@ func (r *importRun) do(ctx context.Context) error {
 			lock.Lock()
 			created[cluster.Name()] = time.Now()
 			lock.Unlock()
-			return r.hub.createCluster(ctx, cluster.Name())
+			return r.hub.CreateCluster(ctx, cluster.Name())
 		})
 	}()
 	importCtx, cancel := context.WithTimeout(ctx, limit)
@@ -246,7 +247,7 @@ func (r *importRun) do(ctx context.Context) error {
 	}
 	lock.Unlock()
 	slices.Sort(r.result.durations)
-	if r.hub.upstream || len(r.result.durations) < len(r.spokes.healthy) {
+	if r.hub.Upstream || len(r.result.durations) < len(r.spokes.healthy) {
 		r.note(ctx, requestsBefore)
 		return nil
 	}
@@ -257,7 +258,7 @@ func (r *importRun) do(ctx context.Context) error {
 }
 
 func (r *importRun) side() string {
-	if r.hub.upstream {
+	if r.hub.Upstream {
 		return "upstream"
 	}
 	return "ours"
@@ -329,7 +330,7 @@ func (r *importRun) watchFailing(ctx context.Context) error {
 // again restarts the import-controller.
 func (r *importRun) again(ctx context.Context) error {
 	connections := r.spokes.Connections()
-	if err := r.hub.stops[len(r.hub.stops)-1](); err != nil {
+	if err := r.hub.StopImportController(); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -354,7 +355,7 @@ func (r *importRun) again(ctx context.Context) error {
 
 // startProfile keeps CPU profiles of the import-controller, ten seconds each, until the returned function is called.
 func (r *importRun) startProfile(ctx context.Context) (stop func()) {
-	if !r.bench.profile || r.hub.upstream {
+	if !r.bench.profile || r.hub.Upstream {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -397,14 +398,14 @@ type watcher struct {
 }
 
 func (h *hub) watch(ctx context.Context) (*watcher, error) {
-	list, err := h.clusters.List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := h.Clusters.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, err
 	}
 	// An API server ends the watch of a client that is slow for a moment.
 	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return h.clusters.Watch(ctx, o)
+			return h.Clusters.Watch(ctx, o)
 		},
 	})
 	if err != nil {
@@ -431,9 +432,9 @@ func (w *watcher) run(ctx context.Context) {
 			break
 		}
 		w.lock.Lock()
-		if _, seen := w.importedAt[cluster.Name]; !seen && meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported) {
+		if _, seen := w.importedAt[cluster.Name]; !seen && meta.IsStatusConditionTrue(cluster.Status.Conditions, importhub.ConditionImported) {
 			w.importedAt[cluster.Name] = now
-			if !w.hub.upstream {
+			if !w.hub.Upstream {
 				w.agent.Go(func() error { return w.hub.join(ctx, cluster) })
 			}
 		}
@@ -455,7 +456,7 @@ func (h *hub) join(ctx context.Context, cluster *clusterv1.ManagedCluster) error
 	case <-time.After(joinAfter):
 	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		current, err := h.clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
+		current, err := h.Clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -463,7 +464,7 @@ func (h *hub) join(ctx context.Context, cluster *clusterv1.ManagedCluster) error
 			meta.SetStatusCondition(&current.Status.Conditions,
 				metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Benchmark"})
 		}
-		_, err = h.clusters.UpdateStatus(ctx, current, metav1.UpdateOptions{})
+		_, err = h.Clusters.UpdateStatus(ctx, current, metav1.UpdateOptions{})
 		return err
 	})
 }

@@ -42,7 +42,7 @@ func (b *bench) held(ctx context.Context, size int) (err error) {
 	}
 	defer clusters.Stop()
 	h, err := b.startOurs(ctx, "GODEBUG=clobberfree=1")
-	defer func() { err = errors.Join(err, h.stop()) }()
+	defer func() { err = errors.Join(err, h.Stop()) }()
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (b *bench) held(ctx context.Context, size int) (err error) {
 	}
 	defer watcher.stop()
 	if err := forEach(ctx, clusters.healthy, func(ctx context.Context, cluster *fleet.Cluster) error {
-		return errors.Join(h.createCredential(ctx, cluster.Name(), cluster.Kubeconfig()), h.createCluster(ctx, cluster.Name()))
+		return errors.Join(h.CreateCredential(ctx, cluster.Name(), cluster.Kubeconfig()), h.CreateCluster(ctx, cluster.Name()))
 	}); err != nil {
 		return fmt.Errorf("creating clusters: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/fleet"
 	"open-cluster-management.io/import-provider/test/harness"
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
 // betweenTries is well above the first retry, so that none is due when the Secrets are mended.
@@ -30,21 +31,21 @@ func (b *bench) mend(ctx context.Context) (err error) {
 	}
 	defer clusters.Stop()
 	h, err := b.startOurs(ctx)
-	defer func() { err = errors.Join(err, h.stop()) }()
+	defer func() { err = errors.Join(err, h.Stop()) }()
 	if err != nil {
 		return err
 	}
 	progress("%d Secrets with tokens that are not accepted", b.fixed)
 	if err := forEach(ctx, clusters.healthy, func(ctx context.Context, cluster *fleet.Cluster) error {
 		config := harness.TokenKubeconfig(cluster.URL(), cluster.CAData(), "not-accepted")
-		return errors.Join(h.createCredential(ctx, cluster.Name(), config), h.createCluster(ctx, cluster.Name()))
+		return errors.Join(h.CreateCredential(ctx, cluster.Name(), config), h.CreateCluster(ctx, cluster.Name()))
 	}); err != nil {
 		return fmt.Errorf("creating Secrets: %w", err)
 	}
 	failedCtx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	if err := poll(failedCtx, time.Second, func() (bool, error) {
-		list, err := h.clusters.List(ctx, metav1.ListOptions{})
+		list, err := h.Clusters.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -63,12 +64,12 @@ func (b *bench) mend(ctx context.Context) (err error) {
 	case <-time.After(betweenTries):
 	}
 
-	secrets := h.kube.CoreV1().Secrets(component.ImportNamespace)
+	secrets := h.Kube.CoreV1().Secrets(component.ImportNamespace)
 	var lock sync.Mutex
 	mended := map[string]time.Time{}
 	started := time.Now()
 	if err := forEach(ctx, clusters.healthy, func(ctx context.Context, cluster *fleet.Cluster) error {
-		_, err := secrets.Update(ctx, importSecret(cluster.Name(), cluster.Kubeconfig()), metav1.UpdateOptions{})
+		_, err := secrets.Update(ctx, importhub.ImportSecret(cluster.Name(), cluster.Kubeconfig()), metav1.UpdateOptions{})
 		lock.Lock()
 		defer lock.Unlock()
 		mended[cluster.Name()] = time.Now()
@@ -107,7 +108,7 @@ func (b *bench) mend(ctx context.Context) (err error) {
 // idle measures what an import Secret costs that nobody needs.
 func (b *bench) idle(ctx context.Context) (err error) {
 	h, err := b.startOurs(ctx)
-	defer func() { err = errors.Join(err, h.stop()) }()
+	defer func() { err = errors.Join(err, h.Stop()) }()
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (b *bench) idle(ctx context.Context) (err error) {
 		names[i] = fmt.Sprintf("idle-%05d", i)
 	}
 	if err := forEach(ctx, names, func(ctx context.Context, name string) error {
-		return h.createCredential(ctx, name, config)
+		return h.CreateCredential(ctx, name, config)
 	}); err != nil {
 		return fmt.Errorf("creating Secrets: %w", err)
 	}

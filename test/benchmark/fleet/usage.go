@@ -167,7 +167,7 @@ var labelPattern = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
 
 // requests counts what the hub has answered, by verb and resource, without watches and without the benchmark's own.
 func (h *hub) requests(ctx context.Context) (map[string]float64, error) {
-	raw, err := h.kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	raw, err := h.Kube.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the metrics of the hub: %w", err)
 	}

@@ -37,7 +37,7 @@ type inventory map[string]bool
 func (s *soak) takeInventory(ctx context.Context) (inventory, error) {
 	found := inventory{}
 	for _, resource := range counted {
-		list, err := s.dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
+		list, err := s.hub.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", resource.Resource, err)
 		}
@@ -63,7 +63,7 @@ func (s *soak) checkHub(ctx context.Context) error {
 	for _, cluster := range s.ledger.present() {
 		expected["managedclusters /"+cluster.Name()] = true
 		expected[fmt.Sprintf("secrets %s/%s", component.ImportNamespace, cluster.Name())] = true
-		stored, err := s.clusters.ClusterV1().ManagedClusters().Get(ctx, cluster.Name(), metav1.GetOptions{})
+		stored, err := s.hub.Clusters.Get(ctx, cluster.Name(), metav1.GetOptions{})
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/fleet"
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
 // What happens.
@@ -107,22 +107,13 @@ func (s *soak) rotate(ctx context.Context) error {
 	s.ledger.disturb(rotation, cluster.Name())
 	cluster.Rotate()
 	err := persist(ctx, func(ctx context.Context) error {
-		_, err := s.kube.CoreV1().Secrets(component.ImportNamespace).Update(ctx, importSecret(cluster), metav1.UpdateOptions{})
+		secret := importhub.ImportSecret(cluster.Name(), cluster.Kubeconfig())
+		_, err := s.hub.Kube.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
 		return err
 	})
 	s.ledger.disturb(rotation, cluster.Name())
 	s.count(rotation)
 	return err
-}
-
-func importSecret(cluster *fleet.Cluster) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: component.ImportNamespace, Name: cluster.Name(),
-			Annotations: map[string]string{kubeconfig.AnnotationManagedCluster: cluster.Name()},
-		},
-		Data: map[string][]byte{"kubeconfig": cluster.Kubeconfig()},
-	}
 }
 
 // addCluster imports a new cluster, or one that was imported before. It keeps their number about the same.
@@ -144,14 +135,10 @@ func (s *soak) addCluster(ctx context.Context) error {
 	s.ledger.begin(cluster)
 	steps := []func(context.Context) error{
 		func(ctx context.Context) error {
-			_, err := s.kube.CoreV1().Secrets(component.ImportNamespace).Create(ctx, importSecret(cluster), metav1.CreateOptions{})
-			return ignore(err, apierrors.IsAlreadyExists)
+			return ignore(s.hub.CreateCredential(ctx, cluster.Name(), cluster.Kubeconfig()), apierrors.IsAlreadyExists)
 		},
 		func(ctx context.Context) error {
-			_, err := s.clusters.ClusterV1().ManagedClusters().Create(ctx, &clusterv1.ManagedCluster{
-				ObjectMeta: metav1.ObjectMeta{Name: cluster.Name()}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
-			}, metav1.CreateOptions{})
-			return ignore(err, apierrors.IsAlreadyExists)
+			return ignore(s.hub.CreateCluster(ctx, cluster.Name()), apierrors.IsAlreadyExists)
 		},
 	}
 	s.count(addition)
@@ -169,11 +156,11 @@ func (s *soak) deleteCluster(ctx context.Context) error {
 	s.count(deletion)
 	err := s.inAnyOrder(ctx, []func(context.Context) error{
 		func(ctx context.Context) error {
-			err := s.kube.CoreV1().Secrets(component.ImportNamespace).Delete(ctx, cluster.Name(), metav1.DeleteOptions{})
+			err := s.hub.Kube.CoreV1().Secrets(component.ImportNamespace).Delete(ctx, cluster.Name(), metav1.DeleteOptions{})
 			return ignore(err, apierrors.IsNotFound)
 		},
 		func(ctx context.Context) error {
-			err := s.clusters.ClusterV1().ManagedClusters().Delete(ctx, cluster.Name(), metav1.DeleteOptions{})
+			err := s.hub.Clusters.Delete(ctx, cluster.Name(), metav1.DeleteOptions{})
 			return ignore(err, apierrors.IsNotFound)
 		},
 	})
@@ -204,7 +191,7 @@ func (s *soak) askAgain(ctx context.Context) error {
 	s.count(request)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, kubeconfig.AnnotationImmediateImport)
 	return persist(ctx, func(ctx context.Context) error {
-		_, err := s.clusters.ClusterV1().ManagedClusters().Patch(ctx, cluster.Name(), types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := s.hub.Clusters.Patch(ctx, cluster.Name(), types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
 }
@@ -227,7 +214,7 @@ func (s *soak) join(ctx context.Context, cluster *clusterv1.ManagedCluster) {
 	}
 	// An error is the end of the soak: a cluster that never joins is lost.
 	_ = persist(ctx, func(ctx context.Context) error {
-		current, err := s.clusters.ClusterV1().ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
+		current, err := s.hub.Clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
 		if err != nil {
 			return ignore(err, apierrors.IsNotFound)
 		}
@@ -238,7 +225,7 @@ func (s *soak) join(ctx context.Context, cluster *clusterv1.ManagedCluster) {
 			meta.SetStatusCondition(&current.Status.Conditions,
 				metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: "Soak"})
 		}
-		_, err = s.clusters.ClusterV1().ManagedClusters().UpdateStatus(ctx, current, metav1.UpdateOptions{})
+		_, err = s.hub.Clusters.UpdateStatus(ctx, current, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -296,10 +283,10 @@ func (s *soak) replaceLeader(ctx context.Context, kill bool) error {
 func (s *soak) restartAPIServer(ctx context.Context) error {
 	s.ledger.disturb(apiRestart, "")
 	started := time.Now()
-	if err := s.plane.KillAPIServer(); err != nil {
+	if err := s.hub.KillAPIServer(); err != nil {
 		return err
 	}
-	if err := s.plane.StartAPIServer(ctx); err != nil {
+	if err := s.hub.StartAPIServer(ctx); err != nil {
 		return err
 	}
 	s.count(apiRestart)

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -25,6 +23,7 @@ import (
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/fleet"
 	"open-cluster-management.io/import-provider/test/harness"
+	"open-cluster-management.io/import-provider/test/importhub"
 	"open-cluster-management.io/import-provider/test/ocmhub"
 )
 
@@ -64,10 +63,7 @@ type Options struct {
 type soak struct {
 	options    Options
 	random     *rand.Rand // of the changes alone
-	plane      *harness.ControlPlane
-	kube       kubernetes.Interface
-	dynamic    dynamic.Interface
-	clusters   clusterclientset.Interface
+	hub        *importhub.Hub
 	kubeconfig string
 	fleet      *fleet.Fleet
 	ledger     *ledger
@@ -93,13 +89,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	s.fleet = fleet.New(fleet.Options{Observe: s.ledger.request})
 	defer s.fleet.Stop()
+	defer func() { err = errors.Join(err, s.hub.Stop()) }()
 	if err := s.startHub(ctx); err != nil {
-		if s.plane != nil {
-			err = errors.Join(err, s.plane.Stop())
-		}
 		return fmt.Errorf("starting the hub: %w", err)
 	}
-	defer func() { err = errors.Join(err, s.plane.Stop()) }()
 	watching, stopWatching := context.WithCancel(ctx)
 	// Agents and the watch end before the hub.
 	defer s.agents.Wait()
@@ -135,45 +128,24 @@ func (s *soak) startHub(ctx context.Context) error {
 		return err
 	}
 	var err error
-	s.plane, err = harness.Start(ctx, harness.Options{Name: "soak-hub", BinDir: s.options.ControlPlaneBin, LogDir: s.options.LogDir})
+	s.hub, err = importhub.Start(ctx, importhub.Options{
+		ControlPlane: harness.Options{Name: "soak-hub", BinDir: s.options.ControlPlaneBin, LogDir: s.options.LogDir},
+		// Below the time of an outage, so that a request that hangs is tried again.
+		Client: func(config *rest.Config) { config.Timeout = 10 * time.Second },
+	})
 	if err != nil {
 		return err
 	}
-	config := s.plane.Config()
-	if err := ocmhub.Install(ctx, config, ocmhub.InstallOptions{APIServerURL: s.plane.URL(), CAData: s.plane.CAData()}); err != nil {
-		return err
-	}
-	if err := ocmhub.SetClusterImporterGate(ctx, config, true); err != nil {
-		return err
-	}
-	if err := component.Install(ctx, s.plane, s.options.ControlPlaneBin, "import-controller"); err != nil {
+	if err := ocmhub.SetClusterImporterGate(ctx, s.hub.Config(), true); err != nil {
 		return err
 	}
 	s.kubeconfig = filepath.Join(s.options.Dir, "soak.kubeconfig")
-	if err := component.ServiceAccountKubeconfig(ctx, s.plane, s.kubeconfig, component.Namespace, component.ServiceAccount); err != nil {
-		return err
-	}
-	return s.connect(config)
-}
-
-func (s *soak) connect(config *rest.Config) error {
-	// Below the time of an outage, so that a request that hangs is tried again.
-	config.Timeout = 10 * time.Second
-	config.QPS = -1
-	var err error
-	if s.kube, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	if s.dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return err
-	}
-	s.clusters, err = clusterclientset.NewForConfig(config)
-	return err
+	return component.InstallImportController(ctx, s.hub.ControlPlane, s.options.ControlPlaneBin, s.kubeconfig)
 }
 
 // watch tells the ledger what the hub says. An informer lists anew after an API server was restarted.
 func (s *soak) watch(ctx context.Context) error {
-	config := s.plane.Config()
+	config := s.hub.Config()
 	config.QPS = -1
 	client, err := clusterclientset.NewForConfig(config)
 	if err != nil {
