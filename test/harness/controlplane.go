@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/import-provider/test/binaries"
+	"open-cluster-management.io/import-provider/test/process"
 )
 
 const (
@@ -33,10 +32,6 @@ const (
 	pollEvery      = 50 * time.Millisecond
 	requestTimeout = 5 * time.Second
 	startAttempts  = 3
-
-	// Ports lie below the range that systems take the source ports of outgoing connections from (Linux: from 32768). So no
-	// client sits on the port of an API server that was killed and is to start again, or connects to itself there.
-	firstPort, lastPort = 20000, 29999
 
 	adminUser, adminGroup = "harness-admin", "system:masters"
 	issuer                = "https://kubernetes.default.svc.cluster.local"
@@ -137,7 +132,7 @@ func start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err := os.MkdirAll(c.logDir, 0o755); err != nil {
 		return c, fmt.Errorf("create the log directory: %w", err)
 	}
-	ports, err := freePorts(ctx, 3)
+	ports, err := process.FreePorts(3)
 	if err != nil {
 		return c, err
 	}
@@ -192,22 +187,6 @@ func makeDir(o Options) (string, error) {
 		return "", fmt.Errorf("directory %s is not empty", dir)
 	}
 	return dir, nil
-}
-
-func freePorts(ctx context.Context, n int) ([]int, error) {
-	var ports []int
-	for range 1000 {
-		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // no secret
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			continue
-		}
-		defer func() { _ = l.Close() }() //nolint:gocritic // only at the end, so that the ports differ
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
-	}
-	return nil, fmt.Errorf("no %d free ports from %d to %d on 127.0.0.1", n, firstPort, lastPort)
 }
 
 // file returns the path of a file in the control plane's directory.

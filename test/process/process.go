@@ -12,14 +12,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 )
+
+// Ports lie below the range that systems take the source ports of outgoing connections from (Linux: from 32768). So no client
+// sits on the port of an API server that was killed and is to start again, or connects to itself there.
+const firstPort, lastPort = 20000, 29999
 
 // Options says what to run.
 type Options struct {
@@ -159,24 +165,33 @@ func FreeAddress() (string, error) {
 	return addresses[0], nil
 }
 
-// FreeAddresses finds free loopback addresses for a child to listen on, all different. Another process may take one first:
-// the start then fails.
+// FreeAddresses is FreePorts as addresses, 127.0.0.1:port.
 func FreeAddresses(n int) ([]string, error) {
-	var listeners []net.Listener
-	defer func() {
-		for _, l := range listeners {
-			_ = l.Close()
-		}
-	}()
-	// Held until all are found: a port that is free again may be given once more.
+	ports, err := FreePorts(n)
+	if err != nil {
+		return nil, err
+	}
 	addresses := make([]string, n)
-	for i := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Local and immediate.
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		listeners = append(listeners, l)
-		addresses[i] = l.Addr().String()
+	for i, port := range ports {
+		addresses[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
 	return addresses, nil
+}
+
+// FreePorts finds free loopback ports for a child to listen on, all different. Another process may take one first, which is
+// unlikely: they are chosen at random from ports that no system chooses by itself. The start then fails.
+func FreePorts(n int) ([]int, error) {
+	var ports []int
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // No secret.
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // Local and immediate.
+		if err != nil {
+			continue
+		}
+		defer func() { _ = l.Close() }() //nolint:gocritic // Only at the end, so that the ports differ.
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("no %d free ports from %d to %d on 127.0.0.1", n, firstPort, lastPort)
 }
