@@ -55,9 +55,10 @@ type Resolver interface {
 	//
 	// The error is an *InvalidError if a person must change the input, a *DeniedError if the administrator's options do not
 	// allow what the input asks for, a *PendingError if the input is fine but not ready yet, a *MintError if a service refused or
-	// failed to give a credential, and any other error for what is unexpected. Its text reaches a condition that everyone who may read the ManagedCluster sees, and whose change starts
-	// another attempt: it holds no value of the Secret, and is the same for the same failure (no time, port, counter or order
-	// of a map). It names the data key or annotation; the caller names the Secret.
+	// failed to give a credential, a *ClusterError if the managed cluster did, and any other error for what is unexpected. Its text
+	// reaches a condition that everyone who may read the ManagedCluster sees, and whose change starts another attempt: it holds no
+	// value of the Secret, and is the same for the same failure (no time, port, counter or order of a map). It names the data key or
+	// annotation; the caller names the Secret.
 	Resolve(ctx context.Context, req Request) (*rest.Config, error)
 }
 

@@ -143,6 +143,38 @@ func IsMintFailed(err error) bool {
 	return errors.As(err, &failed)
 }
 
+// ClusterError says that the managed cluster itself, asked for a short-lived credential by the given one, did not answer, did not
+// accept that, or failed.
+//
+// An Exchanger returns it. The provider reports what it reports of the same failure without an exchange, and tries again with its
+// back-off.
+//
+// Find it with errors.As and a variable of type *ClusterError, or with IsClusterFailed.
+type ClusterError struct {
+	// Err is that of the request, as it is: the provider looks in it for what failed. It may name addresses.
+	Err error
+}
+
+// ClusterFailed wraps err in a ClusterError; nil stays nil.
+func ClusterFailed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ClusterError{Err: err}
+}
+
+// Error is the same for all: what is wrapped is not fit for a condition.
+func (e *ClusterError) Error() string { return "the managed cluster gives no short-lived credential" }
+
+// Unwrap returns the wrapped error.
+func (e *ClusterError) Unwrap() error { return e.Err }
+
+// IsClusterFailed tells whether err is, or wraps, a ClusterError.
+func IsClusterFailed(err error) bool {
+	var failed *ClusterError
+	return errors.As(err, &failed)
+}
+
 // refused wraps an error that comes from package restconfig: what an option of the administrator accepts is denied, all else
 // is invalid.
 func refused(err error) error {

@@ -2,6 +2,8 @@
 
 package hub
 
-// The images hold the binaries alone, so that the certificate authorities which the services of the clouds are verified by come with
-// the binary. They count only where the system has none of its own.
-import _ "golang.org/x/crypto/x509roots/fallback"
+import (
+	// The images hold the binaries alone, so that the certificate authorities which the services of the clouds are verified by come
+	// with the binary. They count only where the system has none of its own.
+	_ "golang.org/x/crypto/x509roots/fallback"
+)

@@ -15,7 +15,7 @@ func TestRoots(t *testing.T) {
 	const again = "TEST_ROOTS_AGAIN"
 	if os.Getenv(again) == "" {
 		missing := filepath.Join(t.TempDir(), "missing")
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoots$")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoots$") //nolint:forbidigo,gosec // It is this test.
 		cmd.Env = []string{again + "=1", "SSL_CERT_FILE=" + missing, "SSL_CERT_DIR=" + missing}
 		if output, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, output)

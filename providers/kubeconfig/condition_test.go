@@ -99,7 +99,7 @@ func TestConditionsOfAttempts(t *testing.T) {
 	f.elapseBackOff()
 	_ = f.tryImport(cluster)
 	expectConditions(t, "another failure", cluster, preflightFailed(4, ReasonUnauthorized,
-		"the cluster's API server does not accept the credential; put a valid credential into the Secret"))
+		"the cluster's API server does not accept the credential; put a valid credential into the Secret, or give its identity access to the cluster"))
 
 	f.respond(good, nil)
 	f.elapseBackOff()
@@ -122,7 +122,7 @@ func TestConditionsOfAttempts(t *testing.T) {
 		t.Error("no error")
 	}
 	expectConditions(t, "failed after it passed", cluster, completed, preflightFailed(5, ReasonUnauthorized,
-		"the cluster's API server does not accept the credential; put a valid credential into the Secret"))
+		"the cluster's API server does not accept the credential; put a valid credential into the Secret, or give its identity access to the cluster"))
 
 	f.unset(placed)
 	if err := f.tryImport(cluster); err != nil {

@@ -126,6 +126,8 @@ type connection struct {
 	raw *http.Client
 	// sanitized does the same for the importer's clients, which copy errors into a condition.
 	sanitized *http.Client
+	// reporting sanitizes answers and reports failures as problems.
+	reporting *http.Client
 }
 
 // connect builds the connection without sending anything. The transport is made here, not by client-go: client-go's
@@ -140,7 +142,7 @@ func connectWith(dialer *dialer, config *rest.Config, o ConnectionOptions) (*con
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		// The text may quote what it could not parse.
-		return nil, errors.New("the TLS settings of the credential cannot be used")
+		return nil, errors.New("the TLS settings of the credential cannot be used; put a CA, a client certificate and a key that can be into the Secret")
 	}
 	base := &http.Transport{
 		DialContext:            dialer.dial,
@@ -162,7 +164,7 @@ func connectWith(dialer *dialer, config *rest.Config, o ConnectionOptions) (*con
 	config.AcceptContentTypes, config.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	transport, err := rest.HTTPWrappersForConfig(config, base)
 	if err != nil {
-		return nil, errors.New("the credential cannot be used")
+		return nil, errors.New("the credential cannot be used; put one into the Secret that can be")
 	}
 	bounded := &boundedTransport{
 		next:      transport,
@@ -177,6 +179,7 @@ func connectWith(dialer *dialer, config *rest.Config, o ConnectionOptions) (*con
 		config:    config,
 		raw:       &http.Client{Transport: bounded, CheckRedirect: noRedirect},
 		sanitized: &http.Client{Transport: &sanitizingTransport{next: bounded}, CheckRedirect: noRedirect},
+		reporting: &http.Client{Transport: &reportingTransport{next: bounded}, CheckRedirect: noRedirect},
 	}, nil
 }
 
@@ -185,13 +188,14 @@ func (c *connection) close() { c.raw.CloseIdleConnections() }
 
 // NewHTTPClient returns a client for one managed cluster with the bounds, the checks and the credential that an import has,
 // for what is done before one. The bound on all requests together begins now. CloseIdleConnections of the client ends it.
+// A Status that the client gives has a text that is fit for a condition. Its other errors are for a credential.ClusterError.
 func NewHTTPClient(config *rest.Config, o ConnectionOptions, current *policy.Policy) (*http.Client, error) {
 	o.Default()
 	conn, err := connect(config, o, current)
 	if err != nil {
 		return nil, err
 	}
-	return conn.sanitized, nil
+	return conn.reporting, nil
 }
 
 // clients returns the importer's four clients, all on the sanitizing transport.

@@ -427,9 +427,15 @@ func hubErrorProblem(message string, refused *problem) *problem {
 	return &problem{reason: ReasonHubUnreachable, detail: "requests of the cluster to the hub fail"}
 }
 
-// csrProblem says whether the newest request of a klusterlet for its client certificate waits on the hub. The text leaves
-// its name out: the klusterlet makes a new one from time to time. Addons of the cluster have requests with the same label.
-func csrProblem(ctx context.Context, kubeClient kubernetes.Interface, clusterName string) (*problem, error) {
+// mayBeOver says whether a problem is one that the klusterlet operator found with the hub, and looks at again only every five minutes
+// (ocm, klusterlet_ssar_controller.go): the agent may have reached the hub since.
+func (p *problem) mayBeOver() bool {
+	return p.reason == ReasonHubUnreachable || p.reason == ReasonBootstrapRejected
+}
+
+// newestCSR returns the newest request of a klusterlet for its client certificate, or nil if there is none. Addons of the cluster have
+// requests with the same label.
+func newestCSR(ctx context.Context, kubeClient kubernetes.Interface, clusterName string) (*certificatesv1.CertificateSigningRequest, error) {
 	requests, err := kubeClient.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
 		LabelSelector: clusterv1.ClusterNameLabelKey + "=" + clusterName + ",!" + addonv1alpha1.AddonLabelKey,
 	})
@@ -442,17 +448,26 @@ func csrProblem(ctx context.Context, kubeClient kubernetes.Interface, clusterNam
 	newest := slices.MaxFunc(requests.Items, func(a, b certificatesv1.CertificateSigningRequest) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+	return &newest, nil
+}
+
+// csrProblem says whether a request, or nil, waits on the hub. The text leaves its name out: the klusterlet makes a new one from time
+// to time.
+func csrProblem(request *certificatesv1.CertificateSigningRequest) *problem {
+	if request == nil {
+		return nil
+	}
 	approved := false
-	for _, condition := range newest.Status.Conditions {
+	for _, condition := range request.Status.Conditions {
 		switch condition.Type {
 		case certificatesv1.CertificateDenied:
-			return &problem{reason: ReasonCSRDenied, detail: "its request for a client certificate is denied"}, nil
+			return &problem{reason: ReasonCSRDenied, detail: "its request for a client certificate is denied"}
 		case certificatesv1.CertificateApproved:
 			approved = true
 		}
 	}
 	if !approved {
-		return &problem{reason: ReasonCSRNotApproved, detail: "its request for a client certificate is not approved"}, nil
+		return &problem{reason: ReasonCSRNotApproved, detail: "its request for a client certificate is not approved"}
 	}
-	return nil, nil
+	return nil
 }

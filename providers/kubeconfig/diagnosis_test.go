@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -701,6 +702,92 @@ func TestDiagnoseReadsLastTermination(t *testing.T) {
 	}
 }
 
+// A request on the hub that is newer than the deployment proves that the agent reached the hub, whatever the operator found before.
+func TestRequestOnTheHubIsNewsOfTheKlusterlet(t *testing.T) {
+	deployed := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	says := func(reasons, message string) http.HandlerFunc {
+		return jsonAnswer(t, klusterletObject(func(k *operatorv1.Klusterlet) {
+			k.Status.Conditions = []metav1.Condition{{
+				Type: operatorv1.ConditionHubConnectionDegraded, Status: metav1.ConditionTrue, Reason: reasons, Message: message + "\nx",
+				// The clock of the cluster is fast, or slow.
+				LastTransitionTime: metav1.NewTime(deployed.Add(24 * time.Hour)),
+			}}
+		}))
+	}
+	unreachable := says("BootstrapSecretError,HubKubeConfigSecretMissing", "dial tcp 10.0.0.1:6443: connect: connection refused")
+	rejected := says("BootstrapSecretUnauthorized,HubKubeConfigSecretMissing", "x")
+	uncertified := says("BootstrapSecretFunctional,HubKubeConfigError", "x")
+	well := says("BootstrapSecretFunctional,HubKubeConfigSecretMissing", "x")
+	const (
+		isUnreachable = "HubUnreachable: the hub refuses the connection"
+		isRejected    = "BootstrapRejected: the bootstrap token may not register a cluster"
+		isNotApproved = "CSRNotApproved: its request for a client certificate is not approved"
+		isDenied      = "CSRDenied: its request for a client certificate is denied"
+		isNotJoined   = "NotJoined: the klusterlet has not joined the hub"
+		isUncertified = "HubUnreachable: requests of the cluster to the hub fail"
+	)
+	type requests []struct {
+		after    time.Duration
+		decision certificatesv1.RequestConditionType
+	}
+	const approved, denied = certificatesv1.CertificateApproved, certificatesv1.CertificateDenied
+	cases := []struct {
+		name       string
+		klusterlet http.HandlerFunc
+		requests   requests
+		unaccepted bool
+		want       string
+	}{
+		{name: "none", klusterlet: unreachable, want: isUnreachable},
+		{name: "of before", klusterlet: unreachable, requests: requests{{-time.Second, ""}}, want: isUnreachable},
+		{name: "of before, denied", klusterlet: unreachable, requests: requests{{-time.Hour, denied}}, want: isUnreachable},
+		{name: "in the second of the deployment", klusterlet: unreachable, requests: requests{{0, ""}}, want: isNotApproved},
+		{name: "pending", klusterlet: unreachable, requests: requests{{time.Minute, ""}}, want: isNotApproved},
+		{name: "denied", klusterlet: unreachable, requests: requests{{time.Minute, denied}}, want: isDenied},
+		{name: "approved", klusterlet: unreachable, requests: requests{{time.Minute, approved}}, want: isUnreachable},
+		{name: "approved, not accepted", klusterlet: unreachable, requests: requests{{time.Minute, approved}}, unaccepted: true, want: isNotJoined},
+		{name: "approved before, not accepted", klusterlet: unreachable, requests: requests{{-time.Minute, approved}}, unaccepted: true, want: isUnreachable},
+		{name: "pending, not accepted", klusterlet: unreachable, requests: requests{{time.Minute, ""}}, unaccepted: true, want: isNotApproved},
+		{name: "the newest counts", klusterlet: unreachable, requests: requests{{-time.Hour, denied}, {time.Minute, ""}}, want: isNotApproved},
+		{name: "rejected", klusterlet: rejected, want: isRejected},
+		{name: "rejected, of before", klusterlet: rejected, requests: requests{{-time.Second, ""}}, want: isRejected},
+		{name: "rejected, pending", klusterlet: rejected, requests: requests{{time.Minute, ""}}, want: isNotApproved},
+		{name: "certified", klusterlet: uncertified, requests: requests{{time.Minute, approved}}, want: isUncertified},
+		{name: "nothing is wrong, of before", klusterlet: well, requests: requests{{-time.Hour, ""}}, want: isNotApproved},
+		{name: "nothing is wrong", klusterlet: well, want: isNotJoined},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			_, config := startSpoke(t, onPaths(onDeployed(t, func(handlers map[string]http.HandlerFunc) {
+				handlers[diagnosedKlusterlet] = c.klusterlet
+			})))
+			f := newFixture(t)
+			f.resolver.Config = config
+			f.set(partial(DefaultImportNamespace, testSecret, testCluster))
+			for i, request := range c.requests {
+				csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+					Name: strconv.Itoa(i), CreationTimestamp: metav1.NewTime(deployed.Add(request.after)),
+					Labels: map[string]string{clusterv1.ClusterNameLabelKey: testCluster},
+				}}
+				if request.decision != "" {
+					csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: request.decision, Status: corev1.ConditionTrue}}
+				}
+				if err := f.kube.Tracker().Add(csr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cluster := managedCluster(withCondition(metav1.ConditionTrue, "x", ""), annotated(AnnotationClusterUID, clusterUID))
+			cluster.Spec.HubAcceptsClient = !c.unaccepted
+			cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(deployed)
+			ctx, _ := testContext(t)
+			diagnoses := &diagnosisController{provider: f.provider, progress: f.provider.progress}
+			if got := textOf(diagnoses.look(ctx, cluster, newAttempt(cluster, f.provider.candidates(testCluster)))); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestCSRProblem(t *testing.T) {
 	request := func(name string, age int64, edits ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 		csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
@@ -751,11 +838,11 @@ func TestCSRProblem(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := csrProblem(t.Context(), kubefake.NewClientset(c.requests...), testCluster)
+			newest, err := newestCSR(t.Context(), kubefake.NewClientset(c.requests...), testCluster)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := textOf(p); got != c.want {
+			if got := textOf(csrProblem(newest)); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -767,7 +854,7 @@ func TestCSRProblem(t *testing.T) {
 		client.PrependReactor("list", "certificatesigningrequests", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
 			return true, nil, failure
 		})
-		if p, err := csrProblem(t.Context(), client, testCluster); p != nil || !errors.Is(err, failure) {
+		if p, err := newestCSR(t.Context(), client, testCluster); p != nil || !errors.Is(err, failure) {
 			t.Errorf("got %v, %v", p, err)
 		}
 	})

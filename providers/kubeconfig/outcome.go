@@ -77,6 +77,9 @@ func problemOf(err error) *problem {
 
 // credentialProblem classifies what a resolver returned.
 func credentialProblem(err error) *problem {
+	if failed, ok := errors.AsType[*credential.ClusterError](err); ok {
+		return clusterProblem(failed.Err)
+	}
 	var (
 		invalid *credential.InvalidError
 		denied  *credential.DeniedError

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -168,7 +169,7 @@ func (c *connection) requestWith(ctx context.Context, method string, query url.V
 }
 
 func serverProblem(err error) *problem {
-	return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL", cause: err}
+	return &problem{reason: ReasonCredentialInvalid, detail: "the server of the credential is not a URL; correct it in the Secret", cause: err}
 }
 
 func notKubernetes() *problem {
@@ -221,9 +222,26 @@ func codeProblem(code int) *problem {
 	return nil
 }
 
+// clusterProblem classifies the error of a client with the transport of NewHTTPClient, as that of the same request of a preflight.
+func clusterProblem(err error) *problem {
+	status, answered := errors.AsType[*apierrors.StatusError](err)
+	if !answered {
+		return requestProblem(err)
+	}
+	p := codeProblem(int(status.ErrStatus.Code))
+	if p == nil {
+		p = notKubernetes()
+	}
+	p.cause = err
+	return p
+}
+
 // requestProblem classifies the error of a request that got no answer. The texts are fixed: errors of net and tls carry
 // ports and times that change with every attempt.
 func requestProblem(err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
 	p := &problem{reason: ReasonUnreachable, cause: err}
 	var (
 		dnsErr       *net.DNSError
@@ -250,7 +268,7 @@ func requestProblem(err error) *problem {
 		p.detail = errProxyRefuses.Error()
 	case isProxyFailure(err):
 		p.detail = "the proxy of the kubeconfig cannot be reached"
-	case credential.IsMintFailed(err), credential.IsDenied(err), credential.IsInvalid(err):
+	case credential.IsMintFailed(err), credential.IsDenied(err), credential.IsInvalid(err), credential.IsClusterFailed(err):
 		// A token source could not renew its token.
 		return credentialProblem(err)
 	case errors.Is(err, errImportTimeout), errors.Is(err, errResponseTooLarge), errors.Is(err, errBodyBroken):

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -298,17 +299,32 @@ func (c *diagnosisController) look(ctx context.Context, cluster *clusterv1.Manag
 	switch {
 	case err != nil:
 		more = ", and the cluster cannot be looked at: " + string(problemOf(err).reason)
-	case found != nil:
+	case found != nil && !found.mayBeOver():
 		return found
 	}
-	found, err = csrProblem(ctx, c.provider.kubeClient, cluster.Name)
-	switch {
-	case err != nil && ctx.Err() == nil:
+	request, err := newestCSR(ctx, c.provider.kubeClient, cluster.Name)
+	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "CertificateSigningRequests of a klusterlet cannot be read", "managedCluster", cluster.Name)
-	case found != nil:
+	}
+	if found != nil && !isSince(request, cluster) {
+		return found
+	}
+	waits := csrProblem(request)
+	switch {
+	case waits != nil:
+		return waits
+	case found != nil && cluster.Spec.HubAcceptsClient:
+		// It got its certificate, and cannot use it.
 		return found
 	}
 	return notJoined(more)
+}
+
+// isSince says whether a request was made by the klusterlet that was deployed last, which has reached the hub by that. Both times are
+// the hub's: those of the cluster may be others.
+func isSince(request *certificatesv1.CertificateSigningRequest, cluster *clusterv1.ManagedCluster) bool {
+	imported := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
+	return request != nil && imported != nil && !request.CreationTimestamp.Time.Before(imported.LastTransitionTime.Time)
 }
 
 func (c *diagnosisController) lookAtCluster(ctx context.Context, cluster *clusterv1.ManagedCluster, attempt attempt) (*problem, error) {

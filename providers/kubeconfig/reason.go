@@ -2,6 +2,8 @@
 
 package kubeconfig
 
+import clusterv1 "open-cluster-management.io/api/cluster/v1"
+
 // Reason says in one stable word why an import cannot go on, or how far it came. It is the reason of the conditions
 // ConditionPreflightPassed and ConditionCompleted and of events, and stands in the message of the importer's own
 // condition. Reasons are API: see CHANGELOG.md. docs/troubleshooting.md has them in a table.
@@ -142,13 +144,18 @@ const (
 	nextLogs      = "see the logs of the import controller"
 	nextGrant     = "grant it the ClusterRole in manifests/managed-cluster"
 	nextSpokePods = "see the pods in the namespaces open-cluster-management-agent… of the cluster"
+	nextImport    = "set annotation " + AnnotationImmediateImport + ` of the ManagedCluster to ""`
+	// nextDeploy follows what may be corrected on the cluster or on the hub: a klusterlet that is deployed is not deployed again
+	// by itself.
+	nextDeploy = "; after a change of cluster-import-config or the hub's options, " + nextImport
+	nextCSR    = "the newest CertificateSigningRequest of the hub whose label " + clusterv1.ClusterNameLabelKey + " is the name of the cluster"
 )
 
 var reasonInfos = map[Reason]reasonInfo{
 	ReasonSecretNotFound:        {retryOnChange, "create a Secret with the annotation " + AnnotationManagedCluster},
 	ReasonSecretAmbiguous:       {retryOnChange, "keep one of them and delete the others or remove their annotation " + AnnotationManagedCluster},
 	ReasonSecretMisplaced:       {retryOnChange, "set its annotation " + AnnotationManagedCluster + " to the name of its namespace"},
-	ReasonHubReadFailed:         {retryByImporter, "see the logs of the import controller and its permissions on the hub"},
+	ReasonHubReadFailed:         {retryByImporter, nextLogs + ", its permissions on the hub, and cluster-import-config"},
 	ReasonKubeconfigInvalid:     {retryOnChange, ""},
 	ReasonFieldForbidden:        {retryOnChange, ""},
 	ReasonCredentialInvalid:     {retryOnChange, ""},
@@ -158,13 +165,13 @@ var reasonInfos = map[Reason]reasonInfo{
 	ReasonCredentialExpired:     {retryOnChange, "put a valid credential into the Secret"},
 	ReasonCredentialNotYetValid: {retryBackoff, "put a valid credential into the Secret, or compare the clocks"},
 	ReasonNameNotResolved:       {retryBackoff, "correct the server of the kubeconfig, or make its name resolvable from the hub"},
-	ReasonUnreachable:           {retryBackoff, "check that the server of the kubeconfig is right and reachable from the hub"},
-	ReasonTLSUntrusted:          {retryBackoff, "put the CA that signs the API server's certificate into the Secret"},
+	ReasonUnreachable:           {retryBackoff, "check that the server of the kubeconfig, and its proxy-url if it has one, is right and reachable from the hub"},
+	ReasonTLSUntrusted:          {retryBackoff, "put the CA that signs the API server's certificate into the Secret, or renew that certificate if it is not valid now"},
 	ReasonTLSNameMismatch:       {retryBackoff, "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"},
 	ReasonTLSFailed:             {retryBackoff, "check that the server of the kubeconfig is a Kubernetes API server that accepts this client"},
 	ReasonServerFailed:          {retryBackoff, "check the health of the cluster's API server; the import is tried again"},
 	ReasonNotKubernetes:         {retryBackoff, "correct the server of the kubeconfig"},
-	ReasonUnauthorized:          {retryBackoff, "put a valid credential into the Secret"},
+	ReasonUnauthorized:          {retryBackoff, "put a valid credential into the Secret, or give its identity access to the cluster"},
 	ReasonForbidden:             {retryBackoff, nextGrant},
 	ReasonClusterTooOld:         {retryBackoff, "upgrade the cluster"},
 	ReasonHubAsSpoke: {retryBackoff, "correct the Secret, or set label " + LabelLocalCluster +
@@ -175,16 +182,16 @@ var reasonInfos = map[Reason]reasonInfo{
 	ReasonOwnedByAnotherHub: {retryBackoff, ""},
 	ReasonLeftovers:         {retryBackoff, "wait, or see what keeps it on the cluster; the import is tried again"},
 
-	ReasonImagePullFailed:   {retryBackoff, "correct the image, its pull Secret, or the cluster's access to the registry"},
-	ReasonPodsUnschedulable: {retryBackoff, "give the cluster a node that the pod fits on; its events say what it lacks"},
-	ReasonPodsRefused:       {retryBackoff, "see the events of the Deployment on the cluster: a quota or an admission policy"},
-	ReasonPodsCrashing:      {retryBackoff, "see the log of the container on the cluster"},
-	ReasonKlusterletFailed:  {retryBackoff, "see the conditions of Klusterlet " + klusterletName + " on the cluster"},
-	ReasonKlusterletMissing: {retryBackoff, "set annotation " + AnnotationImmediateImport + ` of the ManagedCluster to "" to import it again`},
-	ReasonHubUnreachable:    {retryBackoff, "make the hub's API server reachable from the cluster under the URL that the klusterlet has"},
-	ReasonBootstrapRejected: {retryBackoff, "check the bootstrap ServiceAccount of the hub and its permissions, then import again with annotation " + AnnotationImmediateImport},
-	ReasonCSRNotApproved:    {retryBackoff, "approve it: kubectl certificate approve, or clusteradm accept"},
-	ReasonCSRDenied:         {retryBackoff, "see who denied it and why, then delete it: the klusterlet asks again"},
+	ReasonImagePullFailed:   {retryBackoff, "correct the image, its pull Secret, or the cluster's access to the registry" + nextDeploy},
+	ReasonPodsUnschedulable: {retryBackoff, "see in its events what it lacks, and give the cluster a node that it fits on" + nextDeploy},
+	ReasonPodsRefused:       {retryBackoff, "see condition ReplicaFailure of the Deployment on the cluster: a quota or an admission policy" + nextDeploy},
+	ReasonPodsCrashing:      {retryBackoff, "see the events of the pod on the cluster, and the log of the container" + nextDeploy},
+	ReasonKlusterletFailed:  {retryBackoff, "see the conditions of Klusterlet " + klusterletName + " on the cluster" + nextDeploy},
+	ReasonKlusterletMissing: {retryBackoff, nextImport + " to import it again"},
+	ReasonHubUnreachable:    {retryBackoff, "make the hub's API server reachable from the cluster, by the URL and the CA that the klusterlet has" + nextDeploy},
+	ReasonBootstrapRejected: {retryBackoff, "check the bootstrap ServiceAccount of the hub and its permissions, or bootstrapHubKubeConfig of cluster-import-config; then " + nextImport},
+	ReasonCSRNotApproved:    {retryBackoff, "approve " + nextCSR + ": kubectl certificate approve, or clusteradm accept"},
+	ReasonCSRDenied:         {retryBackoff, "see condition Denied of " + nextCSR + ", then delete it: the klusterlet asks again"},
 	ReasonNotAccepted:       {retryBackoff, "set spec.hubAcceptsClient of the ManagedCluster to true"},
 	ReasonNotJoined:         {retryBackoff, "wait; " + nextSpokePods + " if it takes more than a few minutes"},
 	ReasonNotAvailable:      {retryBackoff, "wait; " + nextSpokePods + " if it takes more than a few minutes"},

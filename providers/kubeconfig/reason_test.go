@@ -132,6 +132,26 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// A klusterlet that is deployed is not deployed again by itself, whatever is corrected on the hub.
+func TestNextStepsSayHowToDeploy(t *testing.T) {
+	// What is wrong with these is corrected where it is, or nothing is.
+	elsewhere := map[Reason]bool{
+		ReasonCSRNotApproved: true, ReasonCSRDenied: true, ReasonNotAccepted: true, ReasonNotJoined: true, ReasonNotAvailable: true,
+	}
+	const deploy = `set annotation import.open-cluster-management.io/immediate-import of the ManagedCluster to ""`
+	declared, _ := declaredReasons(t)
+	for name, condition := range conditionsOfReasons(t) {
+		reason := declared[name]
+		info, failure := reasonInfos[reason]
+		if want := condition == "ConditionCompleted" && failure && !elsewhere[reason]; strings.Contains(info.next, deploy) != want {
+			t.Errorf("next step of %s: says how to deploy: %t, want %t: %s", reason, !want, want, info.next)
+		}
+		if strings.Contains(strings.ReplaceAll(info.next, deploy, ""), "immediate-import") {
+			t.Errorf("next step of %s says it in other words: %s", reason, info.next)
+		}
+	}
+}
+
 func TestReasonsAreUsed(t *testing.T) {
 	declared, used := declaredReasons(t)
 	for name := range declared {

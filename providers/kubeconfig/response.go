@@ -193,9 +193,18 @@ func (t *sanitizingTransport) RoundTrip(req *http.Request) (*http.Response, erro
 	if ctxErr := req.Context().Err(); ctxErr != nil {
 		return nil, ctxErr
 	}
+	if err == nil {
+		resp, err = sanitize(req, resp)
+	}
 	if err != nil {
 		return problemResponse(req, requestProblem(err)), nil
 	}
+	return resp, nil
+}
+
+// sanitize returns an answer that holds nothing of another but an object of a known kind, or a status code that is no success. The
+// error is a problem.
+func sanitize(req *http.Request, resp *http.Response) (*http.Response, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode < http.StatusOK || resp.StatusCode > http.StatusPartialContent {
 		return refusal(req, resp.StatusCode), nil
@@ -207,10 +216,34 @@ func (t *sanitizingTransport) RoundTrip(req *http.Request) (*http.Response, erro
 	// client-go takes a Status of a failure for one whatever the code, with a text of the server.
 	object, _, err := answerDecoder.Decode(body, nil, nil)
 	if status, ok := object.(*metav1.Status); err != nil || ok && status.Status != metav1.StatusSuccess {
-		return problemResponse(req, notKubernetes()), nil
+		return nil, notKubernetes()
 	}
 	// Headers are left out: of those a client acts on, Retry-After would let the cluster hold the worker.
 	return response(req, resp.StatusCode, body), nil
+}
+
+// reportingTransport sanitizes answers, and gives the failure of a request that got none, or none of a Kubernetes API server, as a
+// problem for clusterProblem. It has no cause: a source of tokens keeps the error, and a cluster may fill that with certificates.
+type reportingTransport struct {
+	next *boundedTransport
+}
+
+// CloseIdleConnections is for http.Client.
+func (t *reportingTransport) CloseIdleConnections() { t.next.CloseIdleConnections() }
+
+func (t *reportingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		return nil, requestProblem(err).withoutCause()
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		// Other servers say that of every path. An API server says of which object.
+		defer resp.Body.Close()
+		if _, err := decodeObject(resp, "Status", nil); err != nil {
+			return nil, err
+		}
+	}
+	return sanitize(req, resp)
 }
 
 // answerDecoder decodes the kinds of which the klusterlet's manifests are made.

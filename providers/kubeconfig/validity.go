@@ -44,7 +44,7 @@ func validityOf(config *rest.Config) (validity, error) {
 	}
 	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
 	if err != nil {
-		return validity{}, &problem{reason: ReasonCredentialInvalid, detail: "the client certificate and its key do not fit"}
+		return validity{}, &problem{reason: ReasonCredentialInvalid, detail: "the client certificate and its key do not fit; put a pair into the Secret"}
 	}
 	if config.BearerToken != "" || config.WrapTransport != nil {
 		return validity{}, nil

@@ -33,7 +33,7 @@ func TestValidityOfClientCertificate(t *testing.T) {
 	chain := append(append([]byte{}, certPEM...), ca.pem...)
 	_, otherKey := ca.issue(t)
 	known := validity{subject: "client certificate", notBefore: begin, notAfter: end}
-	misfit := "CredentialInvalid: the client certificate and its key do not fit"
+	misfit := "CredentialInvalid: the client certificate and its key do not fit; put a pair into the Secret"
 	cases := []struct {
 		name   string
 		config rest.Config

@@ -70,7 +70,8 @@ var _ = Describe("import-controller beside an unmodified hub", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		h.expectNotCompleted(ctx, "cluster2", lookTimeout, kubeconfig.ReasonImagePullFailed,
 			"an image of the klusterlet operator cannot be pulled: "+environment.UnpullableRegistry+"/operator:1; "+
-				"correct the image, its pull Secret, or the cluster's access to the registry")
+				"correct the image, its pull Secret, or the cluster's access to the registry; after a change of cluster-import-config or the hub's "+
+				"options, set annotation "+kubeconfig.AnnotationImmediateImport+` of the ManagedCluster to ""`)
 		h.expectPreflightPassed(ctx, "cluster2", certificate.expiry)
 	})
 

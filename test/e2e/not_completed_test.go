@@ -28,6 +28,7 @@ import (
 var _ = Describe("an import that does not complete", Ordered, func() {
 	const (
 		notAccepted = "the ManagedCluster does not accept the cluster; set spec.hubAcceptsClient of the ManagedCluster to true"
+		nextImport  = "set annotation " + kubeconfig.AnnotationImmediateImport + ` of the ManagedCluster to ""`
 
 		agentNamespace = "open-cluster-management-agent"
 		agentSelector  = "app=klusterlet-agent"
@@ -92,20 +93,22 @@ var _ = Describe("an import that does not complete", Ordered, func() {
 
 	It("says that the cluster does not reach the hub", func(ctx SpecContext) {
 		h.expectNotCompleted(ctx, "cluster1", lookTimeout, kubeconfig.ReasonHubUnreachable,
-			"the hub refuses the connection; make the hub's API server reachable from the cluster under the URL that the klusterlet has")
+			"the hub refuses the connection; make the hub's API server reachable from the cluster, by the URL and the CA that the "+
+				"klusterlet has; after a change of cluster-import-config or the hub's options, "+nextImport)
 	})
 
 	It("says that the hub does not accept the bootstrap token", func(ctx SpecContext) {
 		correct(ctx, bootstrapBy(h.URL(), "a-token-of-no-account"))
 		h.expectNotCompleted(ctx, "cluster1", lookTimeout, kubeconfig.ReasonBootstrapRejected,
 			"the hub does not accept the klusterlet's bootstrap token; check the bootstrap ServiceAccount of the hub and its permissions, "+
-				"then import again with annotation "+kubeconfig.AnnotationImmediateImport)
+				"or bootstrapHubKubeConfig of cluster-import-config; then "+nextImport)
 	})
 
 	It("says that the certificate waits for approval", func(ctx SpecContext) {
 		correct(ctx, "")
 		h.expectNotCompleted(ctx, "cluster1", joinTimeout, kubeconfig.ReasonCSRNotApproved,
-			"its request for a client certificate is not approved; approve it: kubectl certificate approve, or clusteradm accept")
+			"its request for a client certificate is not approved; approve the newest CertificateSigningRequest of the hub whose label "+
+				clusterv1.ClusterNameLabelKey+" is the name of the cluster: kubectl certificate approve, or clusteradm accept")
 	})
 
 	It("says that the ManagedCluster does not accept the cluster once the certificate is approved", func(ctx SpecContext) {

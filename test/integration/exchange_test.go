@@ -225,11 +225,23 @@ var _ = Describe("The exchange of a credential", Ordered, ContinueOnFailure, fun
 			"TokenMintFailed: creating the ClusterRole of the ServiceAccount: the credential may not do that; apply manifests/managed-cluster "+
 				"to the cluster and remove tokenRequest.create, or use the credential of an administrator"),
 		Entry("a credential that is accepted", true, nil,
-			func(string) []byte { return harness.TokenKubeconfig(spoke.URL(), spoke.CAData(), sentinel) }, "", asking+
-				"the cluster's API server does not accept the credential; put a valid one into the Secret"),
+			func(string) []byte { return harness.TokenKubeconfig(spoke.URL(), spoke.CAData(), sentinel) }, "",
+			"Unauthorized: the cluster's API server does not accept the credential; "+nextUnauthorized),
+		Entry("a credential that is accepted, to create the account", false, nil,
+			func(string) []byte { return harness.TokenKubeconfig(spoke.URL(), spoke.CAData(), sentinel) }, "tokenRequest: {create: true}",
+			"Unauthorized: the cluster's API server does not accept the credential; "+nextUnauthorized),
 		Entry("a cluster that answers", true, nil,
-			func(string) []byte { return harness.TokenKubeconfig("https://127.0.0.1:1", spoke.CAData(), sentinel) }, "", asking+
-				"managed cluster: Unreachable: the connection is refused; check that the server of the kubeconfig is right and reachable from the hub"),
+			func(string) []byte { return harness.TokenKubeconfig("https://127.0.0.1:1", spoke.CAData(), sentinel) }, "",
+			"Unreachable: the connection is refused; "+nextUnreachable),
+		Entry("a cluster that has a name", true, nil,
+			func(string) []byte {
+				return harness.TokenKubeconfig("https://cluster.invalid", spoke.CAData(), sentinel)
+			}, "",
+			"NameNotResolved: the name of the cluster's API server does not resolve; correct the server of the kubeconfig, or make its name "+
+				"resolvable from the hub"),
+		Entry("the CA of the cluster", true, nil,
+			func(string) []byte { return harness.TokenKubeconfig(spoke.URL(), hub.CAData(), sentinel) }, "",
+			"TLSUntrusted: the serving certificate is not signed by the CA of the credential; "+nextTLS),
 	)
 
 	It("tells no token", func(ctx SpecContext) {

@@ -133,7 +133,7 @@ var _ = Describe("A credential that expires", Ordered, ContinueOnFailure, func()
 			DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
 		createCluster(ctx, name)
 		expectPreflightFailed(ctx, c, name, secret,
-			"Unauthorized: the cluster's API server does not accept the credential; put a valid credential into the Secret", "")
+			"Unauthorized: the cluster's API server does not accept the credential; "+nextUnauthorized, "")
 		account, _ = spoke.importerToken(ctx, importerRules())
 		updateSecret(ctx, secret, func(secret *corev1.Secret) { secret.Data["token"] = []byte(account) })
 		expectImported(ctx, name)

@@ -21,11 +21,12 @@ import (
 )
 
 const (
-	nextUnreachable = "check that the server of the kubeconfig is right and reachable from the hub"
-	nextTLS         = "put the CA that signs the API server's certificate into the Secret"
-	nextTLSName     = "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"
-	nextGrant       = "grant it the ClusterRole in manifests/managed-cluster"
-	nextExpired     = "put a valid credential into the Secret"
+	nextUnreachable  = "check that the server of the kubeconfig, and its proxy-url if it has one, is right and reachable from the hub"
+	nextTLS          = "put the CA that signs the API server's certificate into the Secret, or renew that certificate if it is not valid now"
+	nextTLSName      = "use a server name that the certificate is for, or set tls-server-name in the kubeconfig"
+	nextGrant        = "grant it the ClusterRole in manifests/managed-cluster"
+	nextExpired      = "put a valid credential into the Secret"
+	nextUnauthorized = "put a valid credential into the Secret, or give its identity access to the cluster"
 )
 
 // grant gives a user of the cluster cluster-wide permissions until the spec, or the container, ends, or the result is
@@ -131,8 +132,7 @@ var _ = Describe("Faults", func() {
 		failureCase{
 			name:   "a token that the cluster does not know",
 			secret: withKubeconfig(func(context.Context) []byte { return token(spokes[0].URL(), spokes[0].CAData()) }),
-			text: "Unauthorized: the cluster's API server does not accept the credential; " +
-				"put a valid credential into the Secret",
+			text:   "Unauthorized: the cluster's API server does not accept the credential; " + nextUnauthorized,
 		},
 		failureCase{
 			name:   "a user without permissions",

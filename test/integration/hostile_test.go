@@ -138,7 +138,7 @@ var _ = Describe("A hostile server", func() {
 		},
 		failureCase{
 			name: "401 with the token in the body", secret: withServer(always(answerStatus(http.StatusUnauthorized))),
-			text: "Unauthorized: the cluster's API server does not accept the credential; put a valid credential into the Secret",
+			text: "Unauthorized: the cluster's API server does not accept the credential; " + nextUnauthorized,
 		},
 		failureCase{
 			name: "403 with the token in the body", secret: withServer(always(answerStatus(http.StatusForbidden))),

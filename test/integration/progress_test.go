@@ -58,21 +58,26 @@ const (
 	completedSeries = "import_provider_completed_clusters"
 )
 
-const nextWait = "wait; see the pods in the namespaces open-cluster-management-agent… of the cluster if it takes more than a few minutes"
+const (
+	nextWait   = "wait; see the pods in the namespaces open-cluster-management-agent… of the cluster if it takes more than a few minutes"
+	nextImport = `set annotation import.open-cluster-management.io/immediate-import of the ManagedCluster to ""`
+	nextDeploy = "; after a change of cluster-import-config or the hub's options, " + nextImport
+	nextCSR    = "the newest CertificateSigningRequest of the hub whose label open-cluster-management.io/cluster-name is the name of the cluster"
+)
 
 // nextSteps is what the message of a reason ends with.
 var nextSteps = map[string]string{
-	"ImagePullFailed":   "correct the image, its pull Secret, or the cluster's access to the registry",
-	"PodsUnschedulable": "give the cluster a node that the pod fits on; its events say what it lacks",
-	"PodsRefused":       "see the events of the Deployment on the cluster: a quota or an admission policy",
-	"PodsCrashing":      "see the log of the container on the cluster",
-	"KlusterletFailed":  "see the conditions of Klusterlet klusterlet on the cluster",
-	"KlusterletMissing": `set annotation import.open-cluster-management.io/immediate-import of the ManagedCluster to "" to import it again`,
-	"HubUnreachable":    "make the hub's API server reachable from the cluster under the URL that the klusterlet has",
-	"BootstrapRejected": "check the bootstrap ServiceAccount of the hub and its permissions, then import again with annotation " +
-		"import.open-cluster-management.io/immediate-import",
-	"CSRNotApproved": "approve it: kubectl certificate approve, or clusteradm accept",
-	"CSRDenied":      "see who denied it and why, then delete it: the klusterlet asks again",
+	"ImagePullFailed":   "correct the image, its pull Secret, or the cluster's access to the registry" + nextDeploy,
+	"PodsUnschedulable": "see in its events what it lacks, and give the cluster a node that it fits on" + nextDeploy,
+	"PodsRefused":       "see condition ReplicaFailure of the Deployment on the cluster: a quota or an admission policy" + nextDeploy,
+	"PodsCrashing":      "see the events of the pod on the cluster, and the log of the container" + nextDeploy,
+	"KlusterletFailed":  "see the conditions of Klusterlet klusterlet on the cluster" + nextDeploy,
+	"KlusterletMissing": nextImport + " to import it again",
+	"HubUnreachable":    "make the hub's API server reachable from the cluster, by the URL and the CA that the klusterlet has" + nextDeploy,
+	"BootstrapRejected": "check the bootstrap ServiceAccount of the hub and its permissions, or bootstrapHubKubeConfig of " +
+		"cluster-import-config; then " + nextImport,
+	"CSRNotApproved": "approve " + nextCSR + ": kubectl certificate approve, or clusteradm accept",
+	"CSRDenied":      "see condition Denied of " + nextCSR + ", then delete it: the klusterlet asks again",
 	"NotAccepted":    "set spec.hubAcceptsClient of the ManagedCluster to true",
 	"NotJoined":      nextWait,
 	"NotAvailable":   nextWait,
@@ -586,19 +591,29 @@ var _ = Describe("A klusterlet that is deployed", Ordered, ContinueOnFailure, fu
 						`Failed to create &SelfSubjectAccessReview{} with hub config secret "a"/"b" to apiserver c: `+
 							hubRequestError(ctx, hubRefuses(ctx)))
 				})),
-			Entry("a request that waits", obstacle{
+			Entry("a request that waits, while the operator says what was before it", obstacle{
 				reason: "CSRNotApproved", detail: "its request for a client certificate is not approved",
 				cause: func(ctx context.Context) (same, fix func(ctx context.Context)) {
 					csr := createCSR(ctx, map[string]string{clusterv1.ClusterNameLabelKey: cluster.name})
-					return nil, func(ctx context.Context) { decideCSR(ctx, csr, certificatesv1.CertificateApproved) }
+					withdraw := spoke.reportKlusterlet(ctx, bootstrapFails(func(context.Context) *rest.Config {
+						return &rest.Config{Host: "https://" + closedPort(), TLSClientConfig: insecure}
+					})(ctx))
+					return nil, func(ctx context.Context) {
+						withdraw(ctx)
+						decideCSR(ctx, csr, certificatesv1.CertificateApproved)
+					}
 				},
 			}),
-			Entry("a request that is denied", obstacle{
+			Entry("a request that is denied, while the operator says what was before it", obstacle{
 				reason: "CSRDenied", detail: "its request for a client certificate is denied",
 				cause: func(ctx context.Context) (same, fix func(ctx context.Context)) {
 					csr := createCSR(ctx, map[string]string{clusterv1.ClusterNameLabelKey: cluster.name})
 					decideCSR(ctx, csr, certificatesv1.CertificateDenied)
-					return nil, func(ctx context.Context) { deleteCSR(ctx, csr) }
+					withdraw := spoke.reportKlusterlet(ctx, bootstrapFails(hubRefuses)(ctx))
+					return nil, func(ctx context.Context) {
+						withdraw(ctx)
+						deleteCSR(ctx, csr)
+					}
 				},
 			}),
 		)

@@ -201,7 +201,7 @@ var _ = Describe("RBAC", func() {
 			createSecret(ctx, secret)
 			createCluster(ctx, name)
 			Eventually(condition(name)).WithContext(ctx).Should(haveFailed(secret, "HubReadFailed: the hub's namespace kube-system "+
-				"cannot be read; see the logs of the import controller and its permissions on the hub"))
+				"cannot be read; see the logs of the import controller, its permissions on the hub, and cluster-import-config"))
 		},
 		{"", importerRoleName, 8}: func(ctx context.Context) { // CertificateSigningRequests
 			c := startController(ctx)

@@ -183,7 +183,7 @@ func FreeAddresses(n int) ([]string, error) {
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range 1000 {
-		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // No secret.
+		port := firstPort + rand.IntN(lastPort-firstPort+1)                            //nolint:gosec // No secret.
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // Local and immediate.
 		if err != nil {
 			continue

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -33,7 +34,12 @@ func (e *exchanger) mintBy(config, given *rest.Config, who account, without erro
 		if current.Value != "" {
 			bound := rest.CopyConfig(config)
 			bound.BearerToken = current.Value
-			token, err := e.renew(ctx, bound, who)
+			client, done, err := e.client(bound)
+			if err != nil {
+				return tokensource.Token{}, err
+			}
+			defer done()
+			token, err := e.requestToken(ctx, client, who)
 			if given == nil || !isRefusal(err) {
 				return token, failure(ctx, err, "renewing the token of the ServiceAccount", whoGrants)
 			}
@@ -43,16 +49,6 @@ func (e *exchanger) mintBy(config, given *rest.Config, who account, without erro
 		}
 		return e.exchange(ctx, given, who)
 	}
-}
-
-// renew asks for a token by the token of the account itself.
-func (e *exchanger) renew(ctx context.Context, bound *rest.Config, who account) (tokensource.Token, error) {
-	client, done, err := e.client(bound)
-	if err != nil {
-		return tokensource.Token{}, err
-	}
-	defer done()
-	return e.requestToken(ctx, client, who)
 }
 
 // exchange asks for a token by the given credential.
@@ -75,11 +71,11 @@ func (e *exchanger) exchange(ctx context.Context, given *rest.Config, who accoun
 	return token, failure(ctx, err, "asking for a token of the ServiceAccount", whoGrants)
 }
 
-// client returns a client whose errors of API servers are fit for a condition, and what closes its connections.
+// client returns a client of the cluster, and what closes its connections.
 func (e *exchanger) client(config *rest.Config) (client *corev1client.CoreV1Client, done func(), err error) {
 	httpClient, err := e.options.HTTPClient(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("building the client of the cluster: %w", err)
+		return nil, nil, credential.Invalid(err)
 	}
 	client, err = corev1client.NewForConfigAndClient(&rest.Config{
 		Host: config.Host, ContentConfig: rest.ContentConfig{AcceptContentTypes: runtime.ContentTypeJSON, ContentType: runtime.ContentTypeJSON},
@@ -141,10 +137,11 @@ func pathOf(object *unstructured.Unstructured) string {
 	return path + "/" + resource.Resource + "/" + object.GetName()
 }
 
-// Next steps for a credential that lacks a permission.
+// Next steps.
 const (
 	whoGrants  = "let it create serviceaccounts/token, as manifests/managed-cluster lets the account itself"
 	whoCreates = "apply manifests/managed-cluster to the cluster and remove tokenRequest.create, or use the credential of an administrator"
+	whoRefuses = "see what refuses it on the cluster, such as an admission policy"
 )
 
 // isRefusal says whether another credential may have success.
@@ -152,7 +149,8 @@ func isRefusal(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
 }
 
-// failure is the error for a request that failed; grant is the next step if a permission is lacking. nil stays nil.
+// failure is the error for a request that failed; grant is the next step if a permission is lacking. It is a MintError for what the
+// cluster does not let the credential do, and a ClusterError for what it would not let it do without an exchange either. nil stays nil.
 func failure(ctx context.Context, err error, doing, grant string) error {
 	if err == nil {
 		return nil
@@ -160,16 +158,19 @@ func failure(ctx context.Context, err error, doing, grant string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	text := "the cluster cannot be asked"
 	var status *apierrors.StatusError
 	switch {
-	case apierrors.IsUnauthorized(err):
-		text = "the cluster's API server does not accept the credential; put a valid one into the Secret"
 	case apierrors.IsForbidden(err):
-		text = "the credential may not do that; " + grant
-	case errors.As(err, &status):
+		return credential.MintFailed(errors.New(doing + ": the credential may not do that; " + grant))
+	case errors.As(err, &status) && isOfRequest(int(status.ErrStatus.Code)):
 		// By the contract of Options.HTTPClient.
-		text = status.ErrStatus.Message
+		return credential.MintFailed(errors.New(doing + ": " + status.ErrStatus.Message + "; " + whoRefuses))
 	}
-	return credential.MintFailed(errors.New(doing + ": " + text))
+	return credential.ClusterFailed(err)
+}
+
+// isOfRequest says whether a status code is about what was asked for, and not about who asks or how the cluster is.
+func isOfRequest(code int) bool {
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
+		code != http.StatusUnauthorized && code != http.StatusTooManyRequests
 }

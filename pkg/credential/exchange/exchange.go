@@ -62,8 +62,8 @@ const (
 type Options struct {
 	// Tokens holds the tokens. Required.
 	Tokens *tokensource.Cache
-	// HTTPClient returns a client for one managed cluster, with its bounds and its credential. The errors of API servers that it
-	// gives are fit for a condition. Required.
+	// HTTPClient returns a client for one managed cluster, with its bounds and its credential. Its error, and the text of a Status that
+	// the client gives, are fit for a condition. Required.
 	HTTPClient func(config *rest.Config) (*http.Client, error)
 	// Clock is the time, the same as that of Tokens. Default: that of the machine.
 	Clock clock.PassiveClock
@@ -104,8 +104,8 @@ func New(o Options) credential.Exchanger {
 }
 
 // Exchange implements credential.Exchanger. Errors are those of original, an InvalidError for parameters that are not valid, for a
-// ServiceAccount that does not exist, and for a credential that is needed again, and a MintError for all that fails on the cluster,
-// such as a credential that is refused or lacks a permission: who puts that right need not touch the Secret.
+// ServiceAccount that does not exist, and for a credential that is needed again, a MintError for what the credential may not do on the
+// cluster, and a ClusterError for one that the cluster does not accept, and for a cluster that cannot be asked.
 func (e *exchanger) Exchange(ctx context.Context, req credential.Request, p credential.TokenRequestParameters,
 	original func(context.Context) (*rest.Config, error),
 ) (*rest.Config, error) {
@@ -249,7 +249,7 @@ var (
 	// errNeeded is an InvalidError for a Secret whose credential was removed.
 	errNeeded = invalid("the Secret holds no credential to exchange, and no token of an earlier one is left; put one into it")
 	// errLapsed is a MintError for requests of an import whose token is no longer accepted. The next attempt begins with an exchange.
-	errLapsed = credential.MintFailed(errors.New("the token of the ServiceAccount has expired, or the cluster does not accept it any more"))
+	errLapsed = credential.MintFailed(errors.New("the token of the ServiceAccount has expired, or the cluster does not accept it any more; it is exchanged again"))
 )
 
 func invalid(text string) error {

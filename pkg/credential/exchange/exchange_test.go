@@ -17,12 +17,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -646,33 +648,31 @@ func TestFailures(t *testing.T) {
 	cases := []struct {
 		name, document string
 		edit           func(s *spoke)
-		invalid        bool
+		is             func(error) bool
 		want           string
 	}{
 		{
-			"not accepted", "", func(s *spoke) { delete(s.accepted, original) }, false,
-			asking + "the cluster's API server does not accept the credential; put a valid one into the Secret",
-		},
-		{
-			"not permitted", "", func(s *spoke) { s.answers[defaultPath] = http.StatusForbidden }, false,
+			"not permitted", "", func(s *spoke) { s.answers[defaultPath] = http.StatusForbidden }, credential.IsMintFailed,
 			asking + "the credential may not do that; let it create serviceaccounts/token, as manifests/managed-cluster lets the account itself",
 		},
 		{
-			"no account", "", func(s *spoke) { s.answers[defaultPath] = http.StatusNotFound }, true,
+			"no account", "", func(s *spoke) { s.answers[defaultPath] = http.StatusNotFound }, credential.IsInvalid,
 			"data key credential.yaml: the ServiceAccount does not exist on the cluster; apply manifests/managed-cluster there, " +
 				"set tokenRequest.create to true, or correct tokenRequest.serviceAccount",
 		},
-		{"a failure of the server", "", func(s *spoke) { s.answers[defaultPath] = http.StatusInternalServerError }, false, asking + "fixed text"},
-		{"no answer", "", func(s *spoke) { s.Close() }, false, asking + "the cluster cannot be asked"},
-		{"no token", "", func(s *spoke) { s.answers[defaultPath] = http.StatusOK }, false, "what was issued holds no token"},
+		{"no token", "", func(s *spoke) { s.answers[defaultPath] = http.StatusOK }, credential.IsMintFailed, "what was issued holds no token"},
 		{
-			"no permission to create a role", create, func(s *spoke) { s.answers[role] = http.StatusForbidden }, false,
+			"a request that is refused", "", func(s *spoke) { s.answers[defaultPath] = http.StatusUnprocessableEntity }, credential.IsMintFailed,
+			asking + "fixed text; see what refuses it on the cluster, such as an admission policy",
+		},
+		{
+			"no permission to create a role", create, func(s *spoke) { s.answers[role] = http.StatusForbidden }, credential.IsMintFailed,
 			"creating the ClusterRole of the ServiceAccount: the credential may not do that; apply manifests/managed-cluster to the " +
 				"cluster and remove tokenRequest.create, or use the credential of an administrator",
 		},
 		{
-			"a refusal to create an account", create, func(s *spoke) { s.answers[account] = http.StatusConflict }, false,
-			"creating the ServiceAccount of the ServiceAccount: fixed text",
+			"a refusal to create an account", create, func(s *spoke) { s.answers[account] = http.StatusConflict }, credential.IsMintFailed,
+			"creating the ServiceAccount of the ServiceAccount: fixed text; see what refuses it on the cluster, such as an admission policy",
 		},
 	}
 	for _, c := range cases {
@@ -682,7 +682,7 @@ func TestFailures(t *testing.T) {
 			h := newHub(t, s.clock)
 			for range 2 {
 				_, err := h.resolve(t, s.secret(t, withDocument(document+c.document)))
-				if err == nil || credential.IsInvalid(err) != c.invalid || credential.IsMintFailed(err) == c.invalid {
+				if !c.is(err) || credential.IsClusterFailed(err) {
 					t.Fatalf("got %v", err)
 				}
 				if err.Error() != c.want {
@@ -690,6 +690,75 @@ func TestFailures(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The provider finds what failed in the error, whose own text says nothing of it.
+func TestFailuresOfTheCluster(t *testing.T) {
+	code := func(code int) func(error) bool {
+		return func(err error) bool {
+			status, found := errors.AsType[*apierrors.StatusError](err)
+			return found && int(status.ErrStatus.Code) == code
+		}
+	}
+	answers := func(path string, code int) func(s *spoke) { return func(s *spoke) { s.answers[path] = code } }
+	cases := []struct {
+		name, document string
+		edit           func(s *spoke)
+		is             func(error) bool
+	}{
+		{"not accepted", "", func(s *spoke) { delete(s.accepted, original) }, code(http.StatusUnauthorized)},
+		{"not accepted, to create", "tokenRequest: {create: true}", func(s *spoke) { delete(s.accepted, original) }, code(http.StatusUnauthorized)},
+		{"throttled", "", answers(defaultPath, http.StatusTooManyRequests), code(http.StatusTooManyRequests)},
+		{"a failure of the server", "", answers(defaultPath, http.StatusInternalServerError), code(http.StatusInternalServerError)},
+		{"unavailable", "", answers(defaultPath, http.StatusServiceUnavailable), code(http.StatusServiceUnavailable)},
+		{"no answer", "", func(s *spoke) { s.Close() }, func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSpoke(t)
+			c.edit(s)
+			h := newHub(t, s.clock)
+			for range 2 {
+				_, err := h.resolve(t, s.secret(t, withDocument(document+c.document)))
+				if !credential.IsClusterFailed(err) || credential.IsMintFailed(err) || credential.IsInvalid(err) || !c.is(err) {
+					t.Fatalf("got %v", err)
+				}
+				if err.Error() != "the managed cluster gives no short-lived credential" {
+					t.Errorf("got %s", err)
+				}
+			}
+		})
+	}
+}
+
+// While the token lives a cluster that fails now costs nothing.
+func TestTokenIsUsedWhileTheClusterFails(t *testing.T) {
+	for name, code := range map[string]int{"failure": http.StatusInternalServerError, "not permitted": http.StatusForbidden} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpoke(t)
+			h, secret := newHub(t, s.clock), s.secret(t)
+			h.mustResolve(t, secret)
+			s.edit(func() { s.answers[defaultPath] = code })
+			s.clock.SetTime(s.clock.Now().Add(50 * time.Minute))
+			if code, err := use(t, h.mustResolve(t, secret)); err != nil || code != http.StatusOK {
+				t.Errorf("got %d, %v", code, err)
+			}
+		})
+	}
+}
+
+func TestClientThatCannotBeBuilt(t *testing.T) {
+	s := newSpoke(t)
+	want := errors.New("the TLS settings cannot be used")
+	e := exchange.New(exchange.Options{
+		Tokens:     tokensource.NewCache(tokensource.Options{Clock: s.clock}),
+		HTTPClient: func(*rest.Config) (*http.Client, error) { return nil, want },
+	})
+	_, err := e.Exchange(t.Context(), credential.Request{Secret: s.secret(t)}, credential.TokenRequestParameters{},
+		func(context.Context) (*rest.Config, error) { return &rest.Config{Host: s.URL}, nil })
+	if !credential.IsInvalid(err) || err.Error() != want.Error() {
+		t.Errorf("got %v", err)
 	}
 }
 
