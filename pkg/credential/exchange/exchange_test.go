@@ -660,7 +660,7 @@ func TestFailures(t *testing.T) {
 			"data key credential.yaml: the ServiceAccount does not exist on the cluster; apply manifests/managed-cluster there, " +
 				"set tokenRequest.create to true, or correct tokenRequest.serviceAccount",
 		},
-		{"no token", "", func(s *spoke) { s.answers[defaultPath] = http.StatusOK }, credential.IsMintFailed, "what was issued holds no token"},
+		{"no token", "", func(s *spoke) { s.answers[defaultPath] = http.StatusOK }, credential.IsMintFailed, "what was issued holds no token; it is tried again"},
 		{
 			"a request that is refused", "", func(s *spoke) { s.answers[defaultPath] = http.StatusUnprocessableEntity }, credential.IsMintFailed,
 			asking + "fixed text; see what refuses it on the cluster, such as an admission policy",

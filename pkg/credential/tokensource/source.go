@@ -19,7 +19,7 @@ import (
 var (
 	// errUnfinished is for a Mint that panicked: an unexpected error, whose text is not shown.
 	errUnfinished = errors.New("minting a token panicked; the log of the import controller has the stack")
-	errTimeout    = credential.MintFailed(errors.New("no token was issued in time"))
+	errTimeout    = credential.MintFailed(errors.New("no token was issued in time; it is tried again"))
 )
 
 // Source is one token that is minted when it is needed. Make it with Cache.Source. It is safe for concurrent use.
@@ -236,7 +236,7 @@ func (s *Source) land(landed *flight, token Token, err error) {
 		return
 	case err != nil:
 	case token.Value == "" && len(token.Certificate) == 0:
-		err = credential.MintFailed(errors.New("what was issued holds no token"))
+		err = credential.MintFailed(errors.New("what was issued holds no token; it is tried again"))
 	case !now.Before(fresh.until):
 		err = credential.MintFailed(errors.New("the token that was issued is expired already; check the clock of the hub"))
 	}
