@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/sdk-go/pkg/basecontroller/factory"
 )
 
@@ -21,14 +23,23 @@ const reasonReimportRequested = "ReimportRequested"
 type reimportController struct {
 	provider *Provider
 
-	lock sync.Mutex // guards requested, for the time of a look-up or a change
-	// requested are the clusters whose import was asked for and is not done. It is lost with the process: then an
-	// import that was done is done once more, which changes nothing.
-	requested map[string]bool
+	lock sync.Mutex // guards requests, for the time of a look-up or a change
+	// requests are those of the clusters whose annotation asks for an import. They are lost with the process: then an import
+	// that was done is done once more, which changes nothing.
+	requests map[string]reimportRequest
+}
+
+// reimportRequest is what became of a request.
+type reimportRequest struct {
+	// importing says that the importer was told, and has not said yet that the import is done.
+	importing bool
+	// answered is the version of the ManagedCluster that was written to last. The condition is written to that version alone, so that
+	// each later one is of after that: the condition need not have been seen, since an import may be faster than this controller.
+	answered string
 }
 
 func newReimportController(p *Provider) factory.Controller {
-	c := &reimportController{provider: p, requested: map[string]bool{}}
+	c := &reimportController{provider: p, requests: map[string]reimportRequest{}}
 	return factory.New().
 		WithInformersQueueKeysFunc(clusterName, p.clusters.Informer()).
 		WithSync(c.sync).
@@ -41,60 +52,77 @@ func (c *reimportController) sync(ctx context.Context, _ factory.SyncContext, cl
 		return err
 	}
 	if cluster == nil {
-		c.setRequested(clusterName, false)
+		c.set(clusterName, nil)
 		return nil
 	}
 	value, asked := cluster.Annotations[AnnotationImmediateImport]
 	if !asked || value != "" {
-		c.setRequested(clusterName, false)
+		c.set(clusterName, nil)
 		return nil
 	}
 	if !cluster.DeletionTimestamp.IsZero() || !c.provider.IsManagedClusterOwner(cluster) {
 		return nil
 	}
-	imported := isImported(cluster)
+	request, known := c.get(clusterName)
 	switch {
-	case imported && c.isRequested(clusterName):
-		if err := c.provider.annotate(ctx, clusterName, AnnotationImmediateImport, ImmediateImportCompleted); err != nil {
-			return err
+	case known && request.answered == cluster.ResourceVersion:
+		// What was written is not in the cache yet.
+		return nil
+	case !isImported(cluster):
+		if !request.importing {
+			c.set(clusterName, &reimportRequest{importing: true})
+			// The import is tried now, not after the back-off of an earlier attempt. Without one the change that led here has woken
+			// the importer, and a second wake would make it import twice: when its first import ends, its cache is still without
+			// the result.
+			if c.provider.failures.forget(clusterName) {
+				c.provider.wake(clusterName)
+			}
 		}
-		c.setRequested(clusterName, false)
-	case imported:
-		updated := cluster.DeepCopy()
-		meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
-			Type:    conditionImported,
-			Status:  metav1.ConditionFalse,
-			Reason:  reasonReimportRequested,
-			Message: fmt.Sprintf("annotation %s asks for an import", AnnotationImmediateImport),
-		})
-		if err := c.provider.patchStatus(ctx, updated, cluster); err != nil {
-			return fmt.Errorf("asking for an import: %w", err)
-		}
-		// Not requested yet: the cached condition is still the old one until the patch comes back.
-	case !c.isRequested(clusterName):
-		c.setRequested(clusterName, true)
-		// The import is tried now, not after the back-off of an earlier attempt. Without one the change that led here has woken
-		// the importer, and a second wake would make it import twice: when its first import ends, its cache is still without
-		// the result.
-		if c.provider.failures.forget(clusterName) {
-			c.provider.wake(clusterName)
-		}
+		return nil
+	case request.importing:
+		err = c.provider.annotate(ctx, cluster.Name, AnnotationImmediateImport, ImmediateImportCompleted)
+	default:
+		err = c.begin(ctx, cluster)
+	}
+	if apierrors.IsConflict(err) {
+		// The later version leads here again.
+		return nil
+	}
+	if err == nil {
+		c.set(clusterName, &reimportRequest{importing: !request.importing, answered: cluster.ResourceVersion})
+	}
+	return err
+}
+
+// begin says that the cluster is not imported, which wakes the importer. No back-off is in its way: a success has ended that.
+func (c *reimportController) begin(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	updated := cluster.DeepCopy()
+	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
+		Type:    conditionImported,
+		Status:  metav1.ConditionFalse,
+		Reason:  reasonReimportRequested,
+		Message: fmt.Sprintf("annotation %s asks for an import", AnnotationImmediateImport),
+	})
+	if err := c.provider.patchStatus(ctx, updated, cluster); err != nil {
+		return fmt.Errorf("asking for an import: %w", err)
 	}
 	return nil
 }
 
-func (c *reimportController) isRequested(clusterName string) bool {
+func (c *reimportController) get(clusterName string) (request reimportRequest, known bool) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	return c.requested[clusterName]
+	request, known = c.requests[clusterName]
+	return request, known
 }
 
-func (c *reimportController) setRequested(clusterName string, requested bool) {
+// set notes a request, or with nil that there is none.
+func (c *reimportController) set(clusterName string, request *reimportRequest) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	if requested {
-		c.requested[clusterName] = true
+	if request == nil {
+		delete(c.requests, clusterName)
 		return
 	}
-	delete(c.requested, clusterName)
+	c.requests[clusterName] = *request
 }

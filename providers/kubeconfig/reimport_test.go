@@ -3,9 +3,12 @@
 package kubeconfig
 
 import (
+	"encoding/json"
 	"errors"
+	"strconv"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,6 +42,51 @@ func (f *fixture) onHub() *clusterv1.ManagedCluster {
 	return cluster
 }
 
+// versions makes the hub count versions of the ManagedCluster from its present one on, and refuse a write to an earlier one.
+func (f *fixture) versions() {
+	resource := clusterv1.SchemeGroupVersion.WithResource("managedclusters")
+	tracker := f.clusters.Tracker()
+	react := clienttesting.ObjectReaction(tracker)
+	f.clusters.PrependReactor("patch", resource.Resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		stored, err := tracker.Get(resource, "", testCluster)
+		if err != nil {
+			return true, nil, err
+		}
+		before := stored.(*clusterv1.ManagedCluster).ResourceVersion
+		var patch struct{ Metadata metav1.ObjectMeta }
+		if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &patch); err != nil {
+			return true, nil, err
+		}
+		if version := patch.Metadata.ResourceVersion; version != "" && version != before {
+			return true, nil, apierrors.NewConflict(resource.GroupResource(), testCluster, errors.New("later version"))
+		}
+		_, object, err := react(action)
+		if err != nil {
+			return true, nil, err
+		}
+		cluster := object.(*clusterv1.ManagedCluster)
+		cluster.ResourceVersion = nextVersion(before)
+		return true, cluster, tracker.Update(resource, cluster, "")
+	})
+}
+
+func nextVersion(version string) string {
+	n, _ := strconv.Atoi(version)
+	return strconv.Itoa(n + 1)
+}
+
+// store puts a ManagedCluster on the hub and into the cache, as a version of its own.
+func (f *fixture) store(edits ...func(*clusterv1.ManagedCluster)) {
+	f.t.Helper()
+	before := "0"
+	if stored, err := f.clusters.ClusterV1().ManagedClusters().Get(f.t.Context(), testCluster, metav1.GetOptions{}); err == nil {
+		before = stored.ResourceVersion
+	}
+	cluster := managedCluster(edits...)
+	cluster.ResourceVersion = nextVersion(before)
+	f.setCluster(cluster)
+}
+
 func (f *fixture) writes() int {
 	var writes int
 	for _, action := range f.clusters.Actions() {
@@ -51,9 +99,10 @@ func (f *fixture) writes() int {
 
 func TestReimportOfAnImportedCluster(t *testing.T) {
 	f := newFixture(t)
+	f.versions()
 	f.provider.Register(f.syncCtx)
 	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), annotated("other", "kept"), imported))
+	f.store(annotated(AnnotationImmediateImport, ""), annotated("other", "kept"), imported)
 	f.reimport()
 	cluster := f.onHub()
 	condition := meta.FindStatusCondition(cluster.Status.Conditions, conditionImported)
@@ -72,7 +121,7 @@ func TestReimportOfAnImportedCluster(t *testing.T) {
 	if f.syncCtx.Queue().Len() != 0 {
 		t.Error("the importer is woken besides by the change of the condition: it would import twice")
 	}
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), annotated("other", "kept"), imported))
+	f.store(annotated(AnnotationImmediateImport, ""), annotated("other", "kept"), imported)
 	f.reimport()
 	cluster = f.onHub()
 	if cluster.Annotations[AnnotationImmediateImport] != ImmediateImportCompleted || cluster.Annotations["other"] != "kept" {
@@ -86,15 +135,68 @@ func TestReimportOfAnImportedCluster(t *testing.T) {
 		t.Errorf("%d writes", f.writes())
 	}
 	// It can be asked for again.
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), imported))
+	f.store(annotated(AnnotationImmediateImport, ""), imported)
 	f.reimport()
 	if meta.IsStatusConditionTrue(f.onHub().Status.Conditions, conditionImported) {
 		t.Error("a second request is not served")
 	}
 }
 
+// TestReimportThatIsFasterThanTheCache: the import is done before this controller has seen that it began.
+func TestReimportThatIsFasterThanTheCache(t *testing.T) {
+	f := newFixture(t)
+	f.versions()
+	f.provider.Register(f.syncCtx)
+	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
+	f.store(annotated(AnnotationImmediateImport, ""), imported)
+	f.reimport()
+	f.reimport() // The cache does not have what was written.
+	if f.writes() != 1 {
+		t.Fatalf("%d writes for one request", f.writes())
+	}
+	f.store(annotated(AnnotationImmediateImport, ""), imported)
+	f.reimport()
+	f.reimport()
+	cluster := f.onHub()
+	if cluster.Annotations[AnnotationImmediateImport] != ImmediateImportCompleted ||
+		!meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported) || f.writes() != 2 {
+		t.Errorf("%d writes, annotations %v, conditions %v", f.writes(), cluster.Annotations, cluster.Status.Conditions)
+	}
+}
+
+// TestReimportFromAnOldCache: another writer has made a later version, which comes.
+func TestReimportFromAnOldCache(t *testing.T) {
+	f := newFixture(t)
+	f.versions()
+	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
+	old := managedCluster(annotated(AnnotationImmediateImport, ""), imported)
+	old.ResourceVersion = "1"
+	for _, later := range []struct {
+		what string
+		edit func(*clusterv1.ManagedCluster)
+	}{
+		{"paused meanwhile", annotated(AnnotationDisableAutoImport, "")},
+		{"done by another replica", annotated(AnnotationImmediateImport, ImmediateImportCompleted)},
+	} {
+		f.store(annotated(AnnotationImmediateImport, ""), imported, later.edit)
+		f.store(annotated(AnnotationImmediateImport, ""), imported, later.edit)
+		if err := f.provider.clusters.Informer().GetIndexer().Update(old); err != nil {
+			t.Fatal(err)
+		}
+		f.reimport()
+		if cluster := f.onHub(); !meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported) {
+			t.Errorf("%s: imported again", later.what)
+		}
+		f.reimport()
+		if cluster := f.onHub(); !meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported) {
+			t.Errorf("%s: imported again when that came", later.what)
+		}
+	}
+}
+
 func TestReimportOfAFailingCluster(t *testing.T) {
 	f := newFixture(t)
+	f.versions()
 	f.provider.Register(f.syncCtx)
 	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
 	f.resolver.Err = credential.Pending(errors.New("not there yet"), 0)
@@ -104,7 +206,7 @@ func TestReimportOfAFailingCluster(t *testing.T) {
 		return len(f.resolver.Calls())
 	}
 	attempt()
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), withCondition(metav1.ConditionFalse, "KubeConfigGetFailed", "x")))
+	f.store(annotated(AnnotationImmediateImport, ""), withCondition(metav1.ConditionFalse, "KubeConfigGetFailed", "x"))
 	f.reimport()
 	if f.syncCtx.Queue().Len() != 1 {
 		t.Error("the importer is not woken")
@@ -121,7 +223,7 @@ func TestReimportOfAFailingCluster(t *testing.T) {
 		t.Errorf("%d writes", f.writes())
 	}
 	// The request was noticed before, so that it is done when the import is.
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), imported))
+	f.store(annotated(AnnotationImmediateImport, ""), imported)
 	f.reimport()
 	if got := f.onHub().Annotations[AnnotationImmediateImport]; got != ImmediateImportCompleted {
 		t.Errorf("annotation is %q", got)
@@ -168,8 +270,9 @@ func TestReimportLeavesAlone(t *testing.T) {
 
 func TestReimportIsTriedAgainWhenTheHubFails(t *testing.T) {
 	f := newFixture(t)
+	f.versions()
 	f.set(partial(DefaultImportNamespace, testSecret, testCluster))
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), imported))
+	f.store(annotated(AnnotationImmediateImport, ""), imported)
 	fail := true
 	f.clusters.PrependReactor("patch", "managedclusters", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return fail, nil, errors.New("the hub fails")
@@ -187,7 +290,7 @@ func TestReimportIsTriedAgainWhenTheHubFails(t *testing.T) {
 	if err := sync(); err != nil {
 		t.Error(err)
 	}
-	f.setCluster(managedCluster(annotated(AnnotationImmediateImport, ""), imported))
+	f.store(annotated(AnnotationImmediateImport, ""), imported)
 	fail = true
 	if err := sync(); err == nil {
 		t.Error("an annotation that is not written is no error")
