@@ -318,3 +318,52 @@ func answers(ctx context.Context, config *rest.Config, steps ...step) []string {
 	}
 	return lines
 }
+
+var _ = Describe("Imports of many clusters that are asked for at once", func() {
+	It("are done once each", func(ctx SpecContext) {
+		const size = 40
+		var (
+			lock   sync.Mutex // guards writes, for the time of a change
+			writes = map[string]int{}
+		)
+		simulated := fleet.New(fleet.Options{TokenPrefix: sentinel, Observe: func(r fleet.Request) {
+			// Each import writes it once.
+			if r.Method != http.MethodGet && r.Code < http.StatusMultipleChoices && strings.HasPrefix(r.Path, "/api/v1/namespaces/"+agentNamespace+"/secrets") {
+				lock.Lock()
+				defer lock.Unlock()
+				writes[r.Cluster]++
+			}
+		}})
+		DeferCleanup(simulated.Stop)
+		startController(ctx)
+		names := make([]string, size)
+		for i := range names {
+			names[i] = newName("many")
+			cluster, err := simulated.Add(ctx, names[i], fleet.Healthy)
+			Expect(err).NotTo(HaveOccurred())
+			createSecret(ctx, kubeconfigSecret(names[i], cluster.Kubeconfig()))
+			createCluster(ctx, names[i])
+		}
+		for _, name := range names {
+			expectImported(ctx, name)
+		}
+		var asking sync.WaitGroup
+		for _, name := range names {
+			asking.Go(func() {
+				defer GinkgoRecover()
+				annotateCluster(ctx, name, kubeconfig.AnnotationImmediateImport, "")
+			})
+		}
+		asking.Wait()
+		for _, name := range names {
+			Eventually(annotation(name, kubeconfig.AnnotationImmediateImport)).WithContext(ctx).
+				Should(Equal(kubeconfig.ImmediateImportCompleted))
+			expectImported(ctx, name)
+		}
+		lock.Lock()
+		defer lock.Unlock()
+		for _, name := range names {
+			Expect(writes).To(HaveKeyWithValue(name, 2))
+		}
+	})
+})
