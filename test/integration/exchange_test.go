@@ -241,7 +241,7 @@ var _ = Describe("The exchange of a credential", Ordered, ContinueOnFailure, fun
 				"resolvable from the hub"),
 		Entry("the CA of the cluster", true, nil,
 			func(string) []byte { return harness.TokenKubeconfig(spoke.URL(), hub.CAData(), sentinel) }, "",
-			"TLSUntrusted: the serving certificate is not signed by the CA of the credential; "+nextTLS),
+			"TLSUntrusted: the serving certificate is not signed by the CA of the credential or, without one, by a public authority; "+nextTLS),
 	)
 
 	It("tells no token", func(ctx SpecContext) {
