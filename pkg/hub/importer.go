@@ -129,7 +129,7 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 			return fmt.Errorf("provider %q does not exist", name)
 		}
 	}
-	controller := importer.NewImporter(klusterletRenderers, clusterClient, clusters, importProviders)
+	controller := importer.NewImporter(klusterletRenderers, importerClient{clusterClient}, clusters, importProviders)
 
 	var running sync.WaitGroup
 	defer running.Wait()

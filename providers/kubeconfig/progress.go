@@ -40,22 +40,16 @@ type progressController struct {
 	queue    factory.SyncContext
 
 	lock sync.Mutex // guards the fields below, for the time of a look-up or a change
-	// applying are the clusters that the importer is writing to.
-	applying map[string]applying
+	// applying are the clusters that the importer is writing to, and since when.
+	applying map[string]time.Time
 	found    map[string]*problem
-}
-
-// applying is when the preflight of a cluster passed, and the version of the ManagedCluster that it was for.
-type applying struct {
-	since   time.Time
-	version string
 }
 
 func newProgressController(p *Provider) (*progressController, factory.Controller, error) {
 	c := &progressController{
 		provider: p,
 		queue:    factory.NewSyncContext("import-progress"),
-		applying: map[string]applying{},
+		applying: map[string]time.Time{},
 		found:    map[string]*problem{},
 	}
 	if _, err := p.clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -92,26 +86,26 @@ func isCompleted(cluster *clusterv1.ManagedCluster) bool {
 func (c *progressController) started(cluster *clusterv1.ManagedCluster) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.applying[cluster.Name] = applying{since: time.Now(), version: cluster.ResourceVersion}
+	c.applying[cluster.Name] = time.Now()
 	delete(c.found, cluster.Name)
 }
 
-// mayBeDone says whether the importer has written to the cluster for this version of its ManagedCluster already.
-func (c *progressController) mayBeDone(cluster *clusterv1.ManagedCluster) bool {
+// hasBegun says whether the importer has gone on to write to the cluster, and the cache does not say that it is done.
+func (c *progressController) hasBegun(clusterName string) bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	started, ok := c.applying[cluster.Name]
-	return ok && started.version == cluster.ResourceVersion
+	_, ok := c.applying[clusterName]
+	return ok
 }
 
 // deployed says that the importer has written all to the cluster.
 func (c *progressController) deployed(cluster *clusterv1.ManagedCluster) {
 	c.lock.Lock()
-	started, ok := c.applying[cluster.Name]
+	since, ok := c.applying[cluster.Name]
 	delete(c.applying, cluster.Name)
 	c.lock.Unlock()
 	if ok {
-		observeDuration(stageApply, time.Since(started.since))
+		observeDuration(stageApply, time.Since(since))
 		c.provider.both(c.provider.candidates(cluster.Name), cluster, corev1.EventTypeNormal, ReasonKlusterletDeployed,
 			"the klusterlet is deployed to the cluster")
 	}

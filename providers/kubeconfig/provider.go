@@ -279,10 +279,10 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 		setFailed(cluster, attempt, last)
 		return nil, err
 	}
-	if p.progress.mayBeDone(cluster) && p.isBehind(ctx, cluster) {
-		// A change during an import brings the importer back when it has ended, before its cache has the result. The patch of what
-		// it makes of this error has an old version and fails, and so it comes back once more.
-		return nil, errBehind
+	if p.progress.hasBegun(cluster.Name) && p.isDone(ctx, cluster.Name) {
+		// A change during an import brings the importer back when it has ended, before its cache has the result. What it makes of this
+		// error it writes to an old version, which fails, and so it comes back once more.
+		return nil, errDone
 	}
 	importsInFlight.Inc()
 	defer importsInFlight.Dec()
@@ -308,18 +308,17 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 	return clients, nil
 }
 
-var errBehind = errors.New("the ManagedCluster has changed since")
+var errDone = errors.New("the import is done already")
 
-// isBehind says whether the hub has another version of a ManagedCluster. The component may list and not get them. If the hub does
-// not answer the import goes on, which at worst is done twice.
-func (p *Provider) isBehind(ctx context.Context, cluster *clusterv1.ManagedCluster) bool {
+// isDone says whether a cluster is imported by what the hub says, which may be ahead of the cache. The component may list
+// ManagedClusters and not get them. If the hub does not answer the import goes on, which at worst is done twice.
+func (p *Provider) isDone(ctx context.Context, clusterName string) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.connection.RequestTimeout)
 	defer cancel()
 	list, err := p.clusterClient.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, cluster.Name).String(),
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterName).String(),
 	})
-	// One that is deleted is gone from the cache soon.
-	return err == nil && len(list.Items) == 1 && list.Items[0].ResourceVersion != cluster.ResourceVersion
+	return err == nil && len(list.Items) == 1 && isImported(&list.Items[0])
 }
 
 // tryClients runs the preflight. It returns nil and no error when the Secret is not what it was in the informer.

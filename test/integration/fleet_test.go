@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -320,7 +321,7 @@ func answers(ctx context.Context, config *rest.Config, steps ...step) []string {
 }
 
 var _ = Describe("Imports of many clusters that are asked for at once", func() {
-	It("are done once each", func(ctx SpecContext) {
+	It("are done once each, whoever else writes to the ManagedClusters", func(ctx SpecContext) {
 		const size = 40
 		var (
 			lock   sync.Mutex // guards writes, for the time of a change
@@ -344,6 +345,17 @@ var _ = Describe("Imports of many clusters that are asked for at once", func() {
 			createSecret(ctx, kubeconfigSecret(names[i], cluster.Kubeconfig()))
 			createCluster(ctx, names[i])
 		}
+		// The hub's own controllers are what does that.
+		writing, stop := context.WithCancel(ctx)
+		var others sync.WaitGroup
+		others.Go(func() {
+			defer GinkgoRecover()
+			for n := 0; writing.Err() == nil; n++ {
+				annotateCluster(ctx, names[n%size], "example.com/written", strconv.Itoa(n))
+			}
+		})
+		defer others.Wait()
+		defer stop()
 		for _, name := range names {
 			expectImported(ctx, name)
 		}

@@ -187,6 +187,12 @@ func (s *spokeCluster) clean(ctx context.Context) {
 			deleteCluster(ctx, cluster.Name)
 		}
 	}
+	s.removeKlusterlet(ctx)
+}
+
+// removeKlusterlet removes what an import left on the cluster.
+func (s *spokeCluster) removeKlusterlet(ctx context.Context) {
+	GinkgoHelper()
 	for _, err := range []error{
 		s.operator.OperatorV1().Klusterlets().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),
 		s.kube.AppsV1().Deployments(agentNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}),

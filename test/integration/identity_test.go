@@ -130,8 +130,9 @@ var _ = Describe("The identity of a cluster", Ordered, ContinueOnFailure, func()
 		expectPreflightFailed(ctx, c, second, secret, duplicateOf(first), "")
 		Expect(spokes[0].klusterlet(ctx).ResourceVersion).To(Equal(before.ResourceVersion), "nothing was written")
 
-		// Both the ManagedCluster and the klusterlet, which the deletion of a joined cluster would remove.
-		spokes[0].clean(ctx)
+		// The deletion of a joined cluster would remove its klusterlet first, too.
+		spokes[0].removeKlusterlet(ctx)
+		deleteCluster(ctx, first)
 		expectImported(ctx, second)
 		spokes[0].expectKlusterlet(ctx, second)
 	})

@@ -31,11 +31,14 @@ const (
 	apiRestart = "api-restarts"
 	killing    = "kills"
 	handover   = "handovers"
+	write      = "writes"
 )
 
 const (
 	// retryEvery is between two tries of a request to the hub, which may be down.
 	retryEvery = 200 * time.Millisecond
+	// writeEvery is between two writes beside the importer: with some dozens of clusters, one falls into most imports.
+	writeEvery = 10 * time.Millisecond
 	// minDead and maxDead bound how long a cluster is dead.
 	minDead, maxDead = time.Second, 5 * time.Second
 )
@@ -74,6 +77,7 @@ func (s *soak) churn(ctx context.Context) error {
 	until := time.Now().Add(s.options.Duration)
 	group.Go(func() error { return s.change(ctx, group, until) })
 	group.Go(func() error { return s.fault(ctx, until) })
+	group.Go(func() error { return s.writeBeside(ctx, until) })
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("churning: %w", err)
 	}
@@ -96,6 +100,23 @@ func (s *soak) change(ctx context.Context, group *errgroup.Group, until time.Tim
 		}
 		if err := changes[n](ctx); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// writeBeside writes to ManagedClusters as the hub's own controllers do, so that nobody but the API server knows their latest version.
+// That is no reason to import one twice.
+func (s *soak) writeBeside(ctx context.Context, until time.Time) error {
+	for n := 0; time.Now().Before(until); n++ {
+		if err := sleep(ctx, writeEvery); err != nil {
+			return err
+		}
+		present := s.ledger.present()
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"soak.example.com/written":"%d"}}}`, n)
+		// The hub may be down, and the ManagedCluster deleted.
+		if _, err := s.hub.Clusters.Patch(ctx, present[n%len(present)].Name(), types.MergePatchType, patch, metav1.PatchOptions{}); err == nil {
+			s.count(write)
 		}
 	}
 	return nil

@@ -305,7 +305,7 @@ func leaks(rest, fresh usage.Level) error {
 func (s *soak) figures(v verdict, settled time.Duration, exits int, rest, fresh usage.Level) {
 	const mib = 1 << 20
 	f := s.options.Figure
-	for _, event := range []string{rotation, addition, deletion, death, request, apiRestart, killing, handover} {
+	for _, event := range []string{rotation, addition, deletion, death, request, apiRestart, killing, handover, write} {
 		f("soak-"+event, float64(s.events[event]), "events")
 	}
 	f("soak-exits", float64(exits), "exits")
