@@ -55,6 +55,11 @@ func (b *bench) startOurs(ctx context.Context, env ...string) (*hub, error) {
 	if err := h.InstallImportController(ctx); err != nil {
 		return h, err
 	}
+	if b.registration {
+		if _, err := h.StartRegistration(ctx, ocmhub.ControllerOptions{BinDir: b.agentBin}); err != nil {
+			return h, err
+		}
+	}
 	if h.debug, err = process.FreeAddress(); err != nil {
 		return h, err
 	}

@@ -24,6 +24,7 @@ import (
 type options struct {
 	clusters, dead, peer []int
 	latency              fleet.Latency
+	registration         bool
 	workers              int
 	args                 string
 	limit, peerLimit     time.Duration
@@ -59,6 +60,7 @@ func parse(args []string) (options, error) {
 	// The default is about what an API server beside its etcd takes for a write. Without it upstream's importer comes before the
 	// kind of the klusterlet is served, gives up, and is spared the two seconds that a real server holds it back.
 	flags.StringVar(&latency, "latency", "5ms,25ms", "What each answer of a cluster takes: MEDIAN or MEDIAN,P99 of a log-normal distribution.")
+	flags.BoolVar(&o.registration, "registration", false, "Run OCM's registration controller beside the import-controller, with its importer off. It uses the same cores and writes to the same ManagedClusters.")
 	flags.IntVar(&o.workers, "workers", 0, "Imports at the same time; 0 is the default of the import-controller.")
 	flags.StringVar(&o.args, "args", "", "More flags of the import-controller, separated by spaces.")
 	flags.StringVar(&peer, "peer", "10,100", "Sizes at which upstream's importer runs too, without dead clusters and at the first with them.")
@@ -135,7 +137,7 @@ func run(ctx context.Context, o options) error {
 	if b.controlPlaneBin, err = binaries.ControlPlane(ctx, os.Stderr); err != nil {
 		return err
 	}
-	if len(b.peer) > 0 {
+	if len(b.peer) > 0 || b.registration {
 		if b.agentBin, err = binaries.Agents(ctx, os.Stderr); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ const (
 
 // cpu is what programs have used since they started, in seconds.
 type cpu struct {
-	// importer is the program that imports; hub are API server and etcd; simulator is the benchmark itself with all clusters.
+	// importer is the program that imports; hub are API server, etcd and OCM's registration controller beside ours; simulator is the benchmark itself with all clusters.
 	importer, hub, simulator float64
 }
 
@@ -46,7 +46,11 @@ func (h *hub) cpu() (cpu, error) {
 	if c.simulator, err = usage.CPUSeconds(os.Getpid()); err != nil {
 		return c, err
 	}
-	for _, pid := range children("etcd", "kube-apiserver") {
+	programs := []string{"etcd", "kube-apiserver"}
+	if !h.Upstream {
+		programs = append(programs, "registration")
+	}
+	for _, pid := range children(programs...) {
 		seconds, err := usage.CPUSeconds(pid)
 		if err != nil {
 			return c, err
