@@ -9,20 +9,17 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	clusterinventoryclient "sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	clusterclientset "open-cluster-management.io/api/client/cluster/clientset/versioned"
-	clusterscheme "open-cluster-management.io/api/client/cluster/clientset/versioned/scheme"
 	clusterinformers "open-cluster-management.io/api/client/cluster/informers/externalversions"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer"
 	"open-cluster-management.io/ocm/pkg/registration/hub/importer/providers"
@@ -32,16 +29,8 @@ import (
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 )
 
-const (
-	// recorderName is the reporting controller of events.
-	recorderName = "import-controller"
-	// rememberedEvents is of how many events it is known that they were sent, and how often, so that one which repeats fast is
-	// counted and held back. Events are sent when something changes, not at each attempt: what repeats fast is few. client-go's
-	// default of 4096 keeps three MiB after an import of a thousand clusters.
-	rememberedEvents = 256
-	// resyncPeriod is that of upstream's hub manager.
-	resyncPeriod = 30 * time.Minute
-)
+// resyncPeriod is that of upstream's hub manager.
+const resyncPeriod = 30 * time.Minute
 
 // RunImporter runs the importer on the hub that config leads to until the context ends, and returns when the last
 // import has ended. operatorNamespace is where the hub's components run. ready, if not nil, is called when the
@@ -62,18 +51,13 @@ func RunImporter(ctx context.Context, config *rest.Config, operatorNamespace str
 	if err != nil {
 		return fmt.Errorf("building the hub cluster client: %w", err)
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
-		LRUCacheSize: rememberedEvents,
-	}))
-	defer broadcaster.Shutdown()
-	broadcaster.StartStructuredLogging(0)
 	// A client of their own: events that wait for the limit of requests are lost, and others would wait behind them.
 	eventClient, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("building the hub event client: %w", err)
 	}
-	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: eventClient.Events(metav1.NamespaceAll)})
-	recorder := broadcaster.NewRecorder(clusterscheme.Scheme, corev1.EventSource{Component: recorderName})
+	recorder, stopRecorder := newEventRecorder(ctx, &corev1client.EventSinkImpl{Interface: eventClient.Events(metav1.NamespaceAll)})
+	defer stopRecorder()
 	policies, err := policy.NewSource(o.PolicyFile)
 	if err != nil {
 		return fmt.Errorf("--policy-file: %w", err)
