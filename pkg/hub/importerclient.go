@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 
@@ -61,7 +60,7 @@ func (c importedClusters) Patch(ctx context.Context, name string, patchType type
 		return nil, fmt.Errorf("reading the patch of ManagedCluster %s: %w", name, err)
 	}
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		latest, err := c.latest(ctx, name)
+		latest, err := kubeconfig.LatestManagedCluster(ctx, c.ManagedClusterInterface, name)
 		if err != nil {
 			return err
 		}
@@ -87,13 +86,4 @@ func (c importedClusters) Patch(ctx context.Context, name string, patchType type
 		return nil, conflict
 	}
 	return patched, nil
-}
-
-// latest returns a ManagedCluster as the hub has it, nil if it has none. The component may list and not get them.
-func (c importedClusters) latest(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
-	list, err := c.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
-	if err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	return &list.Items[0], nil
 }

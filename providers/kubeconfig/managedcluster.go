@@ -10,8 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	clusterclientv1 "open-cluster-management.io/api/client/cluster/clientset/versioned/typed/cluster/v1"
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 	"open-cluster-management.io/sdk-go/pkg/patcher"
 )
@@ -32,6 +34,19 @@ func (p *Provider) managedCluster(name string) (*clusterv1.ManagedCluster, error
 		return nil, fmt.Errorf("looking up ManagedCluster %s: %w", name, err)
 	}
 	return cluster, nil
+}
+
+// LatestManagedCluster returns a ManagedCluster as the hub has it, ahead of any cache, or nil if there is none of the name. The
+// component may list ManagedClusters and not get them.
+func LatestManagedCluster(ctx context.Context, clusters clusterclientv1.ManagedClusterInterface, name string) (*clusterv1.ManagedCluster, error) {
+	list, err := clusters.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()})
+	if err != nil {
+		return nil, fmt.Errorf("reading ManagedCluster %s: %w", name, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
 }
 
 // patchStatus writes what differs in the status of a ManagedCluster.

@@ -83,11 +83,11 @@ func isCompleted(cluster *clusterv1.ManagedCluster) bool {
 }
 
 // started notes that the importer goes on to write to the cluster.
-func (c *progressController) started(cluster *clusterv1.ManagedCluster) {
+func (c *progressController) started(clusterName string) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	c.applying[cluster.Name] = time.Now()
-	delete(c.found, cluster.Name)
+	c.applying[clusterName] = time.Now()
+	delete(c.found, clusterName)
 }
 
 // hasBegun says whether the importer has gone on to write to the cluster, and the cache does not say that it is done.

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -310,15 +309,13 @@ func (p *Provider) Clients(ctx context.Context, cluster *clusterv1.ManagedCluste
 
 var errDone = errors.New("the import is done already")
 
-// isDone says whether a cluster is imported by what the hub says, which may be ahead of the cache. The component may list
-// ManagedClusters and not get them. If the hub does not answer the import goes on, which at worst is done twice.
+// isDone says whether a cluster is imported by what the hub says, which may be ahead of the cache. If the hub does not answer the
+// import goes on, which at worst is done twice.
 func (p *Provider) isDone(ctx context.Context, clusterName string) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.connection.RequestTimeout)
 	defer cancel()
-	list, err := p.clusterClient.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterName).String(),
-	})
-	return err == nil && len(list.Items) == 1 && isImported(&list.Items[0])
+	latest, err := LatestManagedCluster(ctx, p.clusterClient.ClusterV1().ManagedClusters(), clusterName)
+	return err == nil && latest != nil && isImported(latest)
 }
 
 // tryClients runs the preflight. It returns nil and no error when the Secret is not what it was in the informer.
@@ -431,7 +428,7 @@ func (p *Provider) pass(cluster *clusterv1.ManagedCluster, attempt attempt, vali
 	setCondition(cluster, ConditionPreflightPassed, metav1.ConditionTrue, reason, message)
 	waiting := notJoined("")
 	setCondition(cluster, ConditionCompleted, metav1.ConditionFalse, waiting.reason, waiting.message())
-	p.progress.started(cluster)
+	p.progress.started(cluster.Name)
 }
 
 // passedText is reason and message of a passed preflight.

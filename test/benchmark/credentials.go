@@ -31,6 +31,7 @@ import (
 	"open-cluster-management.io/import-provider/pkg/credential/tokensource"
 	"open-cluster-management.io/import-provider/pkg/policy"
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	proc "open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/binaries"
 )
@@ -60,7 +61,7 @@ func (b *bench) credentials(ctx context.Context) error {
 
 // cloudBytes compares a client for Kubernetes with one that serves the three clouds too.
 func (b *bench) cloudBytes(ctx context.Context) error {
-	progress("building a client for Kubernetes without and with clouds")
+	figures.Progress("building a client for Kubernetes without and with clouds")
 	base, err := b.size(ctx, "base")
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (b *bench) size(ctx context.Context, name string) (float64, error) {
 
 // mintCPU compares the CPU of a token that is signed in this process with that of starting a plugin that has the same libraries.
 func (b *bench) mintCPU(ctx context.Context) error {
-	progress("signing tokens of EKS, and starting a plugin")
+	figures.Progress("signing tokens of EKS, and starting a plugin")
 	root, err := binaries.ModuleRoot()
 	if err != nil {
 		return fmt.Errorf("finding the module: %w", err)
@@ -126,7 +127,7 @@ var nanoseconds = regexp.MustCompile(`BenchmarkToken\S*\s+\d+\s+([0-9.]+) ns/op`
 
 // storm has a server that accepts no token asked again and again, with a token source of ours and with client-go's plugin.
 func (b *bench) storm(ctx context.Context) error {
-	progress("asking a server that accepts no token")
+	figures.Progress("asking a server that accepts no token")
 	server := newTLSServer(http.StatusUnauthorized)
 	defer server.Close()
 	var mints atomic.Int64
@@ -159,7 +160,7 @@ func (b *bench) storm(ctx context.Context) error {
 // churn creates, rotates and deletes Secrets, with a request to a cluster for each version of them, and compares what is held
 // after all of them with what was after the first of them.
 func (b *bench) churn(ctx context.Context) error {
-	progress("creating, rotating and deleting %d Secrets", churnSecrets)
+	figures.Progress("creating, rotating and deleting %d Secrets", churnSecrets)
 	server := newTLSServer(http.StatusOK)
 	defer server.Close()
 	tokens := tokensource.NewCache(tokensource.Options{})

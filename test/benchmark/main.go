@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/component"
 )
@@ -94,7 +95,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	b.report.summary(os.Stdout)
-	progress("%s on %d cores in %s", time.Now().Format(time.DateOnly), runtime.NumCPU(), time.Since(started).Round(time.Second))
+	figures.Progress("%s on %d cores in %s", time.Now().Format(time.DateOnly), runtime.NumCPU(), time.Since(started).Round(time.Second))
 	return nil
 }
 
@@ -118,13 +119,13 @@ func (b *bench) start(ctx context.Context) error {
 		return err
 	}
 	if b.binDir == "" {
-		progress("building import-controller")
+		figures.Progress("building import-controller")
 		b.binDir = filepath.Join(b.dir, "bin")
 		if err := component.Build(ctx, b.binDir); err != nil {
 			return err
 		}
 	}
-	progress("starting two hubs")
+	figures.Progress("starting two hubs")
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.startOurs(ctx, agentBin) })
 	g.Go(func() error { return b.startUpstream(ctx, agentBin) })
@@ -133,8 +134,4 @@ func (b *bench) start(ctx context.Context) error {
 
 func (b *bench) stop() error {
 	return errors.Join(b.ours.Stop(), b.upstream.Stop())
-}
-
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s "+format+"\n", slices.Concat([]any{time.Now().Format(time.TimeOnly)}, args)...)
 }

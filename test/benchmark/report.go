@@ -8,7 +8,8 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
+
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 )
 
 // figure is one result. peer is upstream's, and not a number where upstream has none to compare with.
@@ -23,12 +24,8 @@ type report struct {
 
 // add prints a figure and returns its ratio to upstream's.
 func (r *report) add(f figure) float64 {
-	ratio := f.value / f.peer
-	if f.peer == 0 || math.IsInf(f.peer, 0) {
-		ratio = math.NaN()
-	}
-	fmt.Fprintf(os.Stdout, "figure: %s %s %s peer=%s ratio=%s\n", f.name, number(f.value), f.unit, number(f.peer), number(ratio))
-	return ratio
+	fmt.Fprintln(os.Stdout, figures.Line(f.name, f.value, f.peer, f.unit))
+	return figures.Ratio(f.value, f.peer)
 }
 
 // goal notes for the summary whether a value is at most the limit.
@@ -37,26 +34,13 @@ func (r *report) goal(text, name string, value, limit float64) {
 	if !(value <= limit) { // Not a number is not met.
 		verdict = "not met"
 	}
-	r.goals = append(r.goals, fmt.Sprintf("goal: %s: %s (%s %s, goal %s)", text, verdict, name, number(value), number(limit)))
+	r.goals = append(r.goals, fmt.Sprintf("goal: %s: %s (%s %s, goal %s)", text, verdict, name, figures.Number(value), figures.Number(limit)))
 }
 
 func (r *report) summary(w io.Writer) {
 	for _, goal := range r.goals {
 		fmt.Fprintln(w, goal)
 	}
-}
-
-// number has three significant digits; "-" is no number and "never" an infinite time.
-func number(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "-"
-	case math.IsInf(v, 0):
-		return "never"
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 func median(results []result, of func(result) float64) float64 {

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/harness"
 )
 
@@ -159,7 +160,7 @@ func (b *bench) alone(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				progress("%s %d/%d: %s: %.3f s", scenarioAlone, round+1, rounds, s.name, r.last)
+				figures.Progress("%s %d/%d: %s: %.3f s", scenarioAlone, round+1, rounds, s.name, r.last)
 				*results = append(*results, r)
 				return nil
 			}
@@ -186,7 +187,7 @@ func (b *bench) ten(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				progress("%s %d/%d: %s: p50 %.2f s, p99 %.2f s, last %.2f s", scenarioTen, round+1, b.rounds, s.name,
+				figures.Progress("%s %d/%d: %s: p50 %.2f s, p99 %.2f s, last %.2f s", scenarioTen, round+1, b.rounds, s.name,
 					middle(r.durations), r.p99(b.clusters), r.last)
 				*results = append(*results, r)
 				return nil
@@ -241,7 +242,7 @@ func (b *bench) oneHung(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				progress("%s %d/%d: ours: hung cluster %t: %d of %d imported, p50 %.2f s, p99 %.2f s", scenarioOneHung, round+1, rounds,
+				figures.Progress("%s %d/%d: ours: hung cluster %t: %d of %d imported, p50 %.2f s, p99 %.2f s", scenarioOneHung, round+1, rounds,
 					hung, len(r.durations), healthy, middle(r.durations), r.p99(healthy))
 				*results = append(*results, r)
 				return nil
@@ -251,12 +252,12 @@ func (b *bench) oneHung(ctx context.Context) error {
 			return err
 		}
 	}
-	progress("%s: upstream: waiting up to %s", scenarioOneHung, b.hungLimit)
+	figures.Progress("%s: upstream: waiting up to %s", scenarioOneHung, b.hungLimit)
 	upstream, err := b.imports(ctx, &b.upstream, healthy, true, b.hungLimit)
 	if err != nil {
 		return err
 	}
-	progress("%s: upstream: %d of %d imported", scenarioOneHung, len(upstream.durations), healthy)
+	figures.Progress("%s: upstream: %d of %d imported", scenarioOneHung, len(upstream.durations), healthy)
 
 	p99 := func(r result) float64 { return r.p99(healthy) }
 	imported := func(r result) float64 { return float64(len(r.durations)) }

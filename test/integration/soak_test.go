@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/fleet/soak"
 )
 
@@ -26,7 +27,7 @@ var _ = Describe("A soak", func() {
 			ControlPlaneBin: controlPlaneBinaries, Dir: dir, LogDir: dir,
 			Progress: func(text string) { GinkgoWriter.Println(text) },
 			Figure: func(name string, value float64, unit string) {
-				GinkgoWriter.Printf("figure: %s %g %s peer=- ratio=-\n", name, value, unit)
+				GinkgoWriter.Println(figures.Line(name, value, figures.None, unit))
 			},
 		})).To(Succeed())
 	}, SpecTimeout(4*time.Minute))

@@ -5,17 +5,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
+
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 )
 
 const barWidth = 40
-
-// progress writes a line to standard error.
-func progress(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s "+format+"\n", slices.Concat([]any{time.Now().Format(time.TimeOnly)}, args)...)
-}
 
 // bar is a progress bar on standard error, or a line at its end where that is no terminal.
 type bar struct {
@@ -54,5 +50,5 @@ func (b *bar) end() {
 		fmt.Fprintln(os.Stderr)
 		return
 	}
-	progress("%s: %d of %d in %s", b.title, b.current, b.total, time.Since(b.started).Round(time.Millisecond))
+	figures.Progress("%s: %d of %d in %s", b.title, b.current, b.total, time.Since(b.started).Round(time.Millisecond))
 }

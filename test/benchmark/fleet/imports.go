@@ -25,6 +25,7 @@ import (
 	clusterv1 "open-cluster-management.io/api/cluster/v1"
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/fleet"
 	"open-cluster-management.io/import-provider/test/importhub"
@@ -66,7 +67,7 @@ type result struct {
 
 func (r result) percentile(p float64) float64 {
 	if len(r.durations) == 0 {
-		return missing
+		return figures.None
 	}
 	return r.durations[min(len(r.durations)-1, int(p*float64(len(r.durations))))]
 }
@@ -295,7 +296,7 @@ func (r *importRun) afterwards(ctx context.Context, requestsBefore map[string]fl
 		r.result.rest, err = r.hub.level(ctx, true)
 		return r.result.rest.Goroutines <= r.result.idle.Goroutines+restGoroutines || ctx.Err() != nil, err
 	}); err != nil {
-		progress("goroutines did not come back: %.0f after, %.0f before", r.result.rest.Goroutines, r.result.idle.Goroutines)
+		figures.Progress("goroutines did not come back: %.0f after, %.0f before", r.result.rest.Goroutines, r.result.idle.Goroutines)
 	}
 	if r.bench.profile {
 		if err := r.saveProfile(ctx, "/debug/pprof/heap?gc=1", "heap"); err != nil {
@@ -308,7 +309,7 @@ func (r *importRun) afterwards(ctx context.Context, requestsBefore map[string]fl
 // watchFailing counts what failing clusters cost the hub.
 func (r *importRun) watchFailing(ctx context.Context) error {
 	const patch = "PATCH managedclusters/status"
-	progress("watching the dead clusters for %s", r.bench.observe)
+	figures.Progress("watching the dead clusters for %s", r.bench.observe)
 	before, err := r.hub.requests(ctx)
 	if err != nil {
 		return err

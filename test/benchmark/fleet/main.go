@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/benchmark/usage"
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/fleet"
@@ -142,7 +143,7 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	progress("building the import-controller")
+	figures.Progress("building the import-controller")
 	if err := usage.Build(ctx, b.binDir); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/fleet"
 )
 
@@ -110,7 +111,7 @@ func (h *hub) findCredentials(ctx context.Context, file string) (credentials, er
 	}
 	found.heap = count(dump)
 	if found.heap > 0 {
-		progress("credentials in the heap: %s", file)
+		figures.Progress("credentials in the heap: %s", file)
 	} else if err := os.Remove(path); err != nil {
 		return found, fmt.Errorf("removing the dump of the heap: %w", err)
 	}

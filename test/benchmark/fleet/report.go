@@ -11,18 +11,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/benchmark/usage"
 )
 
 // restGoroutines is how many more than before the imports are no leak: connections to the hub come and go.
 const restGoroutines = 5
-
-// missing is the value of a figure that there is none of.
-var missing = math.NaN()
 
 // report collects the figures, prints them as they come, and writes the files.
 type report struct {
@@ -54,15 +51,11 @@ func (r *report) print(line string) {
 
 // figure prints a figure that upstream has nothing to compare with.
 func (r *report) figure(name string, value float64, unit string) {
-	r.compared(name, value, missing, unit)
+	r.compared(name, value, figures.None, unit)
 }
 
 func (r *report) compared(name string, value, peer float64, unit string) {
-	ratio := value / peer
-	if peer == 0 || math.IsInf(peer, 0) {
-		ratio = missing
-	}
-	r.print(fmt.Sprintf("figure: %s %s %s peer=%s ratio=%s", name, number(value), unit, number(peer), number(ratio)))
+	r.print(figures.Line(name, value, peer, unit))
 }
 
 // bound says on which side of a limit a value has to be.
@@ -79,20 +72,7 @@ func (r *report) goal(text, name string, value float64, side bound, limit float6
 	if side == atMost && value <= limit || side == atLeast && value >= limit {
 		verdict = "met"
 	}
-	r.goals = append(r.goals, fmt.Sprintf("goal: %s: %s (%s %s, goal %s %s)", text, verdict, name, number(value), side, number(limit)))
-}
-
-// number has three significant digits; "-" is no number and "never" an infinite time.
-func number(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "-"
-	case math.IsInf(v, 0):
-		return "never"
-	case math.Abs(v) >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
+	r.goals = append(r.goals, fmt.Sprintf("goal: %s: %s (%s %s, goal %s %s)", text, verdict, name, figures.Number(value), side, figures.Number(limit)))
 }
 
 // imported prints the figures of one fleet. peer is empty where upstream did not run.
@@ -103,7 +83,7 @@ func (r *report) imported(ours, peer result) {
 	}
 	name := ours.name()
 	compared := func(figure, unit string, of func(result) float64) {
-		value := missing
+		value := figures.None
 		if peer.size > 0 {
 			value = of(peer)
 		}
@@ -158,7 +138,7 @@ func (r *report) imported(ours, peer result) {
 	r.figure(name+"-restart", ours.restart, "s")
 	r.figure(name+"-restart-connections", ours.touched, "connections")
 	for _, what := range slices.Sorted(maps.Keys(ours.hubRequests)) {
-		r.lines = append(r.lines, fmt.Sprintf("        %s: %s by import", what, number(ours.hubRequests[what])))
+		r.lines = append(r.lines, fmt.Sprintf("        %s: %s by import", what, figures.Number(ours.hubRequests[what])))
 	}
 }
 
@@ -211,7 +191,7 @@ func (r *report) finish(dir string) error {
 	head := fmt.Sprintf("%s, %d cores (%s), %s, load before %s and after %s, %s\n\n", r.started.Format(time.DateOnly), runtime.NumCPU(),
 		cpuModel(), runtime.Version(), r.load, loadAverage(), time.Since(r.started).Round(time.Second))
 	text, plot := filepath.Join(dir, "report.txt"), filepath.Join(dir, "plot.svg")
-	progress("%s, %s", text, plot)
+	figures.Progress("%s, %s", text, plot)
 	return errors.Join(
 		os.WriteFile(text, []byte(head+strings.Join(r.lines, "\n")+"\n"), 0o600),
 		os.WriteFile(plot, []byte(drawPlot(r.ours, r.peers)), 0o600),

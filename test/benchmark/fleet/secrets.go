@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/component"
 	"open-cluster-management.io/import-provider/test/fleet"
 	"open-cluster-management.io/import-provider/test/harness"
@@ -35,7 +36,7 @@ func (b *bench) mend(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	progress("%d Secrets with tokens that are not accepted", b.fixed)
+	figures.Progress("%d Secrets with tokens that are not accepted", b.fixed)
 	if err := forEach(ctx, clusters.healthy, func(ctx context.Context, cluster *fleet.Cluster) error {
 		config := harness.TokenKubeconfig(cluster.URL(), cluster.CAData(), "not-accepted")
 		return errors.Join(h.CreateCredential(ctx, cluster.Name(), config), h.CreateCluster(ctx, cluster.Name()))
@@ -121,7 +122,7 @@ func (b *bench) idle(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	progress("%d Secrets without a cluster", b.idleSecrets)
+	figures.Progress("%d Secrets without a cluster", b.idleSecrets)
 	// One kubeconfig for all: it is not read.
 	clusters, err := b.startSpokes(ctx, 1, 0)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"open-cluster-management.io/import-provider/test/benchmark/figures"
 	"open-cluster-management.io/import-provider/test/binaries"
 	"open-cluster-management.io/import-provider/test/fleet/soak"
 )
@@ -35,7 +35,12 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	o := soak.Options{Progress: progress, Figure: figure}
+	o := soak.Options{
+		Progress: func(text string) { figures.Progress("%s", text) },
+		Figure: func(name string, value float64, unit string) {
+			fmt.Println(figures.Line(name, value, figures.None, unit))
+		},
+	}
 	var out, more string
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.DurationVar(&o.Duration, "duration", 30*time.Minute, "How long things happen.")
@@ -68,12 +73,4 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return soak.Run(ctx, o)
-}
-
-func progress(text string) {
-	fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), text)
-}
-
-func figure(name string, value float64, unit string) {
-	fmt.Printf("figure: %s %s %s peer=- ratio=-\n", name, strconv.FormatFloat(value, 'g', 4, 64), unit)
 }

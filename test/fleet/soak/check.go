@@ -16,6 +16,7 @@ import (
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/component"
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
 // counted are kinds of which the component, or what it asks for, could leave some. Events end by themselves.
@@ -68,7 +69,7 @@ func (s *soak) checkHub(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
-		for _, condition := range []string{conditionImported, kubeconfig.ConditionPreflightPassed, kubeconfig.ConditionCompleted} {
+		for _, condition := range []string{importhub.ConditionImported, kubeconfig.ConditionPreflightPassed, kubeconfig.ConditionCompleted} {
 			if !meta.IsStatusConditionTrue(stored.Status.Conditions, condition) {
 				errs = append(errs, fmt.Errorf("%s of ManagedCluster %s is not True in the end", condition, cluster.Name()))
 			}

@@ -17,11 +17,10 @@ import (
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/fleet"
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
 const (
-	conditionImported = "ManagedClusterImportSucceeded"
-
 	reviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	// bootstrapSecrets and bootstrapSecret are what each import writes once: the Secret has a new token each time.
 	bootstrapSecrets = "/api/v1/namespaces/" + kubeconfig.KlusterletNamespace + "/secrets"
@@ -168,7 +167,7 @@ func (g *ledger) see(cluster *clusterv1.ManagedCluster) (join bool) {
 		return false
 	}
 	l.uid = cluster.UID
-	imported := meta.IsStatusConditionTrue(cluster.Status.Conditions, conditionImported)
+	imported := meta.IsStatusConditionTrue(cluster.Status.Conditions, importhub.ConditionImported)
 	asked, annotated := cluster.Annotations[kubeconfig.AnnotationImmediateImport]
 	latest := l.round()
 	// The annotation of the last but one import says that it is done until the new one is asked for.

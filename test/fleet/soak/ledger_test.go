@@ -17,6 +17,7 @@ import (
 
 	"open-cluster-management.io/import-provider/providers/kubeconfig"
 	"open-cluster-management.io/import-provider/test/fleet"
+	"open-cluster-management.io/import-provider/test/importhub"
 )
 
 const testCluster = "cluster1"
@@ -56,7 +57,7 @@ func (s *story) condition(condition string, status metav1.ConditionStatus) {
 	s.ledger.see(s.said)
 }
 
-func (s *story) imported() { s.condition(conditionImported, metav1.ConditionTrue) }
+func (s *story) imported() { s.condition(importhub.ConditionImported, metav1.ConditionTrue) }
 
 func (s *story) completed() {
 	s.said.Annotations[kubeconfig.AnnotationClusterUID] = string(s.cluster.UID())
@@ -115,12 +116,12 @@ func TestLedger(t *testing.T) {
 		{name: "an import after the report", steps: append(good[:4:4], steps{(*story).disturbed, (*story).written}...), imports: 2,
 			wrong: []string{again, twice}},
 		{name: "a report that is taken back", steps: append(good[:4:4],
-			func(s *story) { s.condition(conditionImported, metav1.ConditionFalse) }), imports: 1, wrong: []string{"is not any more"}},
+			func(s *story) { s.condition(importhub.ConditionImported, metav1.ConditionFalse) }), imports: 1, wrong: []string{"is not any more"}},
 		{name: "a look before it is complete", steps: steps{(*story).created, (*story).written, (*story).imported, (*story).rested,
 			(*story).read, (*story).completed}, imports: 1},
 		{name: "a look afterwards", steps: append(good[:4:4], steps{(*story).rested, (*story).read}...), imports: 1, wrong: []string{asked}},
 		{name: "one more import that was asked for", imports: 2, steps: append(good[:4:4], steps{(*story).rested, (*story).asked,
-			func(s *story) { s.annotated("") }, func(s *story) { s.condition(conditionImported, metav1.ConditionFalse) }, (*story).written,
+			func(s *story) { s.annotated("") }, func(s *story) { s.condition(importhub.ConditionImported, metav1.ConditionFalse) }, (*story).written,
 			(*story).imported, func(s *story) { s.annotated(kubeconfig.ImmediateImportCompleted) }}...)},
 		{name: "one more import that is not done", imports: 1, wrong: []string{lost},
 			steps: append(good[:4:4], steps{(*story).asked, func(s *story) { s.annotated("") }}...)},
